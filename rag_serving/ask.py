@@ -55,10 +55,9 @@ from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
 from rag_serving.retrieval.why import search_results, why_of
 from rag_serving.sets.answer import answer_changes, answer_set
-from rag_serving.sets.building import ChangeQuestion
 from rag_serving.sets.execute import execute
 from rag_serving.sets.history import Now, page_changes, page_ids, pages_in
-from rag_serving.sets.reading import is_about_set, read_change, read_set
+from rag_serving.sets.reading import ChangeQuestion, is_about_set, read_change, read_set
 from rag_serving.telemetry.events import Kind
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of

@@ -16,8 +16,7 @@ from rag_serving.pipeline.tenant import TenantServices
 from rag_serving.receipts.receipt import ReceiptError, canonical, text_hash
 from rag_serving.records.passages import Chunk
 from rag_serving.records.sets import SetError, SetQuery
-from rag_serving.sets.certificate import recount
-from rag_serving.sets.execute import execute
+from rag_serving.sets.execute import execute, recount
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.normalization import folded
 

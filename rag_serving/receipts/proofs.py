@@ -32,7 +32,7 @@ from rag_serving.records.passages import Chunk
 from rag_serving.records.sets import SetTables
 from rag_serving.retrieval.search import Search
 from rag_serving.retrieval.why import index_rankings, scored_ids
-from rag_serving.sets.certificate import recount
+from rag_serving.sets.execute import recount
 from rag_serving.sets.history import changes_digest, page_changes, page_ids
 from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Found, Trace
 from rag_serving.tracing import StageTrace

@@ -16,9 +16,9 @@ Operation = Literal["list", "count", "sum", "average", "min", "max"]
 ValueKind = Literal["number", "money", "duration", "size", "date", "flag", "text"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SetTables:
-    """What one reader may see of a generation, for queries over sets.
+    """What one reader may see of a generation, for queries over sets. Two are equal only if they are one.
 
     Attributes:
         pages: PAGE_FACTS, without `readers`: a row for each page that the reader may see, by page_id.
@@ -139,7 +139,7 @@ class SetResult:
         made: how the value was made, in words.
         groups: by the grouping field, largest first.
         passages: how many the reader may see in the generation.
-        digest: SHA-256 over the members' keys and cells and the value (`sets.certificate`).
+        digest: SHA-256 over the members' keys and cells and the value (`sets.execute`).
     """
 
     query: SetQuery

@@ -1,8 +1,4 @@
-"""The answer about a whole set: its members in words, the first of them cited, and the certificate for its receipt.
-
-Belongs here: what readers see of a result, its lock and verdicts. Does not belong here: which set is asked for
-(`reading`), running the query (`execute`), what proves it (`certificate`).
-"""
+"""The answer about a whole set: its members in words, the first of them cited, and the certificate for its receipt."""
 
 from __future__ import annotations
 
@@ -15,10 +11,10 @@ from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.indexes.view import ReaderView
 from rag_serving.records.answers import MOST_MEMBERS, Answer
-from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.sets import SetMember, SetResult
-from rag_serving.sets.certificate import certificate
+from rag_serving.sets.execute import certificate
 from rag_serving.sets.history import Now, PageChange, Wording, changes_digest
 from rag_serving.sets.pages import PROPERTY
 from rag_serving.text.orders import orders_assistant
@@ -42,27 +38,15 @@ def answer_set(
     """
     proof = certificate(result, classes) | ({"among": among} if among else {})
     shown = [*map(harmless, result.members[:MOST_MEMBERS])]  # whoever shows more of them makes those harmless
-    lock = _lock((member.chunk_id for member in shown[:MOST_CITED]), view)
-    places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
-    cited = [member for member in shown[:MOST_CITED] if member.chunk_id in places and member.quote]
-    claims = tuple(Claim(m.quote, places[m.chunk_id], m.quote, is_selected=True) for m in cited)
-    draft = Draft(tuple(dict.fromkeys(claims)), MODEL)
-    rules = VerificationRules(max_citations=MOST_CITED)
-    verdicts = verify(draft, lock, rules=rules)
-    numbers = _numbers(verdicts)
-    marks = {member.key: numbers.get(claim) for member, claim in zip(cited, claims, strict=True)}
-    shown[:MOST_CITED] = [replace(member, citation=marks.get(member.key)) for member in shown[:MOST_CITED]]
+    first = shown[:MOST_CITED]
+    lock, places = _locked((member.chunk_id for member in first), view)
+    claims = {m.key: _claim(places[m.chunk_id], m.quote) for m in first if m.chunk_id in places and m.quote}
+    trace, numbers = _cited(claims.values(), lock, view.id)
+    marks = {key: numbers.get(claim) for key, claim in claims.items()}
+    shown[:MOST_CITED] = [replace(member, citation=marks.get(member.key)) for member in first]
     result = replace(result, members=(*shown, *result.members[MOST_MEMBERS:]))
-    answer = Answer(
-        "answered",
-        "\n".join(_lines(result, bool(among), reader)),
-        citations_of(verdicts, lock, MAX_QUOTE_WORDS),
-        shown_claims(verdicts, lock),
-        generation=view.id,
-        generator=MODEL,
-        set=result,
-    )
-    return AnswerTrace(answer, draft, lock, verdicts, rules=rules, certificate=proof)
+    text = "\n".join(_lines(result, bool(among), reader))
+    return replace(trace, answer=replace(trace.answer, answer=text, set=result), certificate=proof)
 
 
 def answer_changes(
@@ -73,28 +57,40 @@ def answer_changes(
     `pages`: ids of those that were asked for; none: all.
     """
     came = [unit.new for change in changes for unit in change.units if unit.new][:MOST_CITED]
-    lock = _lock([wording.chunk_id for wording in came], view)
-    places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
+    lock, places = _locked((wording.chunk_id for wording in came), view)
     claims = {
-        unit: Claim(unit.text, places[unit.chunk_id], unit.text, is_selected=True)
+        unit: _claim(places[unit.chunk_id], unit.text)
         for unit in came
         if unit.chunk_id in places and not orders_assistant(unit.text)
     }
-    draft, rules = Draft(tuple(dict.fromkeys(claims.values())), MODEL), VerificationRules(max_citations=MOST_CITED)
-    verdicts = verify(draft, lock, rules=rules)
-    numbers = _numbers(verdicts)
+    trace, numbers = _cited(claims.values(), lock, view.id)
     marks = {unit: numbers.get(claim) for unit, claim in claims.items()}
-    answer = Answer(
-        "answered",
-        "\n".join(_change_lines(changes, marks, older, view.id)),
-        citations_of(verdicts, lock, MAX_QUOTE_WORDS),
-        shown_claims(verdicts, lock),
-        generation=view.id,
-        generator=MODEL,
-    )
+    text = "\n".join(_change_lines(changes, marks, older, view.id))
     proof = {"readers": sorted(now.classes), "older": older, "among": now.id, "pages": list(pages)}
     proof["digest"] = changes_digest(changes)
-    return AnswerTrace(answer, draft, lock, verdicts, rules=rules, certificate=proof)
+    return replace(trace, answer=replace(trace.answer, answer=text), certificate=proof)
+
+
+def _claim(place: int, quote: str) -> Claim:
+    return Claim(quote, place, quote, is_selected=True)
+
+
+def _locked(chunk_ids: Iterable[str], view: ReaderView) -> tuple[Lock, dict[str, int]]:
+    """Return the passages of these ids that are indexed, each once, and their places."""
+    rows = [view.row_of(chunk_id) for chunk_id in dict.fromkeys(chunk_ids)]
+    lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in view.chunks([row for row in rows if row is not None])))
+    return lock, {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
+
+
+def _cited(claims: Iterable[Claim], lock: Lock, generation: str) -> tuple[AnswerTrace, dict[Claim, int]]:
+    """Return the answer without its text, and the number that each claim which holds is shown under."""
+    draft, rules = Draft(tuple(dict.fromkeys(claims)), MODEL), VerificationRules(max_citations=MOST_CITED)
+    verdicts = verify(draft, lock, rules=rules)
+    citations, claimed = citations_of(verdicts, lock, MAX_QUOTE_WORDS), shown_claims(verdicts, lock)
+    answer = Answer("answered", "", citations, claimed, generation=generation, generator=MODEL)
+    shown = shown_numbers(verdicts)
+    numbers = {each.claim: shown[each.index] for each in verdicts if each.outcome != "dropped" and each.index}
+    return AnswerTrace(answer, draft, lock, verdicts, rules=rules), numbers
 
 
 def _change_lines(
@@ -116,18 +112,6 @@ def _change_lines(
                 yield f"- now: “{_plain(unit.new.text)}”{f' [{mark}]' if mark else ''}"
         if len(change.units) > _UNITS_SHOWN:
             yield f"- … and {len(change.units) - _UNITS_SHOWN} more"
-
-
-def _numbers(verdicts: Sequence[Verdict]) -> dict[Claim, int]:
-    """Return the number that each claim which stands is shown under."""
-    shown = shown_numbers(verdicts)
-    return {each.claim: shown[each.index] for each in verdicts if each.outcome != "dropped" and each.index}
-
-
-def _lock(chunk_ids: Iterable[str], view: ReaderView) -> Lock:
-    """Return the passages of these ids that are indexed, each once."""
-    rows = [view.row_of(chunk_id) for chunk_id in dict.fromkeys(chunk_ids)]
-    return Lock(tuple(Candidate(chunk, 0.0) for chunk in view.chunks([row for row in rows if row is not None])))
 
 
 def harmless(member: SetMember) -> SetMember:

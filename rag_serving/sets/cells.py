@@ -1,19 +1,20 @@
-"""Cells as they are shown and compared: numbers, money, durations, sizes, dates and flags.
-
-Belongs here: the value of a cell's words, exact or none, and a value in words. Does not belong here: the cells of a
-page (`tables`), queries over them (`execute`).
-"""
+"""Rows, items, headings and page properties in passages, and the values of their cells: numbers, money, durations,
+sizes, dates and flags, exact or none."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from functools import lru_cache
+from typing import NamedTuple
 
-from rag_serving.records.sets import SetValue, ValueKind
+from rag_serving.records.sets import SetError, SetValue, ValueKind
+from rag_serving.text.structure import Structure, decode, line_of, structure_of
+from rag_serving.text.units import Unit
 
 EMPTY = frozenset({"", "-", "–", "—"})
 """Cells that hold no value."""
@@ -41,9 +42,8 @@ _SECONDS = {
     "week weeks woche wochen": "604800",
 }  # fmt: skip
 _DURATIONS = {name: Decimal(seconds) for names, seconds in _SECONDS.items() for name in names.split()}
-_MONTHS_IN = {"month": 1, "months": 1, "monat": 1, "monate": 1, "monaten": 1, "mo": 1} | dict.fromkeys(
-    ("year", "years", "jahr", "jahre", "jahren"), 12
-)
+_MONTHS_IN = dict.fromkeys(("month", "months", "monat", "monate", "monaten", "mo"), 1)
+_MONTHS_IN |= dict.fromkeys(("year", "years", "jahr", "jahre", "jahren"), 12)
 _PART = re.compile(
     rf"({_NUMBER}) ?({'|'.join(sorted([*_DURATIONS, *_MONTHS_IN], key=len, reverse=True))}|m)(?![^\W\d])"
 )
@@ -70,9 +70,8 @@ _DATES = (
     re.compile(r"(?P<d>\d{1,2})(?:st|nd|rd|th|\.)? (?P<n>[^\W\d_]{3,9})\.?,? (?P<y>\d{4})"),
     re.compile(r"(?P<n>[^\W\d_]{3,9})\.? (?P<d>\d{1,2})(?:st|nd|rd|th)?,? (?P<y>\d{4})"),
 )
-_FLAGS = dict.fromkeys(("yes", "true", "ja", "✓", "✔", "✅"), 1) | dict.fromkeys(
-    ("no", "false", "nein", "✗", "✘", "❌"), 0
-)
+_FLAGS = dict.fromkeys(("yes", "true", "ja", "✓", "✔", "✅"), 1)
+_FLAGS |= dict.fromkeys(("no", "false", "nein", "✗", "✘", "❌"), 0)
 _CENT = Decimal("0.01")
 _DIGITS = 100  # no sum or product needs more
 _LONGEST = 40  # characters of a value
@@ -85,6 +84,9 @@ _SHOWN = (  # in this order
     (re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])([^_]*[^\s_\\])\1(?!\w)"), r"\2"),
     (re.compile(r"\\([\\`*_\[\]|<>#~-])"), r"\1"),
 )
+_BAR = re.compile(r"(?<!\\)\|")
+_KEYED = re.compile(r"([^:|]{1,60}?)\s*:\s+(\S.*)")
+_MARKER = re.compile(r"\s*(?:>\s?)*(?:(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?)?")
 
 
 def normalized(text: str) -> str:
@@ -114,11 +116,27 @@ def value_shown(amount: Decimal, kind: ValueKind, unit: str) -> str:
     """Return an amount in base units as it is shown, with at most two decimals in them."""
     if kind == "date":
         return date.fromordinal(int(amount) + _EPOCH).isoformat()
-    if kind == "duration" and unit == "s":
-        return _duration_shown(amount)
-    if kind == "size":
-        return _size_shown(amount)
-    return f"{_digits(amount)} {unit}".strip()
+    if kind == "size":  # in the largest unit in which two decimals say all
+        for name, size in sorted(_SIZES.items(), key=lambda item: -item[1]):
+            if amount >= size and amount / size == (amount / size).quantize(_CENT):
+                return f"{_digits(amount / size)} {name}"
+        return f"{_digits(amount)} B"
+    if kind != "duration" or unit != "s":
+        return f"{_digits(amount)} {unit}".strip()
+    if 0 < amount < 1:
+        return f"{_digits(amount * 1000)} ms"
+    rest, parts = amount, []
+    for name, seconds in (("d", 86400), ("h", 3600), ("min", 60)):
+        if whole := rest // seconds:
+            parts.append(f"{_digits(whole)} {name}")
+            rest -= whole * seconds
+    return " ".join([*parts, *([f"{_digits(rest)} s"] if rest or not parts else [])])
+
+
+def _digits(amount: Decimal) -> str:
+    rounded = amount if amount == amount.quantize(_CENT) else amount.quantize(_CENT, ROUND_HALF_EVEN)
+    digits = f"{rounded:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 def _readings(text: str) -> Iterator[SetValue]:
@@ -129,14 +147,14 @@ def _readings(text: str) -> Iterator[SetValue]:
         yield SetValue("date", Decimal(days), "", text)
     if (match := _ONLY_NUMBER.fullmatch(text)) and (number := _number(match[1])) is not None:
         yield SetValue("number", number, "%" if match[2] else "", text)
-    if match := _MONEY.fullmatch(text):
-        amount = _number(match[2] or match[3])
-        if amount is not None:
-            yield SetValue("money", amount, _CURRENCIES[(match[1] or match[4]).lower()], text)
+    if (match := _MONEY.fullmatch(text)) and (amount := _number(match[2] or match[3])) is not None:
+        yield SetValue("money", amount, _CURRENCIES[(match[1] or match[4]).lower()], text)
     if duration := _duration(text, lower):
         yield SetValue("duration", *duration, text)
-    if (match := _SIZE.fullmatch(text)) and (size := _size(match[1], match[2])) is not None:
-        yield SetValue("size", size, "B", text)
+    if (match := _SIZE.fullmatch(text)) and (size := _SIZE_NAMES.get(match[2].lower())) is not None:
+        is_in_bits = match[2].endswith("b") and match[2] != match[2].lower()  # `Mb`
+        if not is_in_bits and (number := _number(match[1])) is not None:
+            yield SetValue("size", number * size, "B", text)
 
 
 def _number(written: str) -> Decimal | None:
@@ -187,34 +205,118 @@ def _duration(text: str, lower: str) -> tuple[Decimal, str] | None:
     return (total, unit) if unit and position >= len(lower) else None
 
 
-def _size(number: str, unit: str) -> Decimal | None:
-    """Return bytes; None for bits (`Mb`) and what is no unit."""
-    amount, size = _number(number), _SIZE_NAMES.get(unit.lower())
-    if amount is None or size is None or (unit.endswith("b") and unit != unit.lower()):
-        return None
-    return amount * size
+class MemberPassage(NamedTuple):
+    """The parsed contents of a passage."""
+
+    chunk_id: str
+    page_id: str
+    title: str
+    url: str
+    anchor: str
+    heading_path: tuple[str, ...]
+    text: str
+    structure: str | None
+
+    def units(self) -> Structure:
+        return decode(self.structure) if self.structure else structure_of(self.text)
 
 
-def _digits(amount: Decimal) -> str:
-    rounded = amount if amount == amount.quantize(_CENT) else amount.quantize(_CENT, ROUND_HALF_EVEN)
-    digits = f"{rounded:f}"
-    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+class Part(NamedTuple):
+    """A row, item, heading or property: its cells by name, and its quote `passage.text[start:end]`."""
+
+    passage: MemberPassage
+    start: int
+    end: int
+    cells: tuple[tuple[str, str], ...]
 
 
-def _duration_shown(seconds: Decimal) -> str:
-    if 0 < seconds < 1:
-        return f"{_digits(seconds * 1000)} ms"
-    rest, parts = seconds, []
-    for name, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if whole := rest // size:
-            parts.append(f"{_digits(whole)} {name}")
-            rest -= whole * size
-    return " ".join([*parts, *([f"{_digits(rest)} s"] if rest or not parts else [])])
+def rows_of(passages: Sequence[MemberPassage]) -> Iterator[Part]:
+    """Yield the body rows of the tables with a header; a table that goes on in the next passage keeps its header.
+
+    Raises:
+        SetError: a row is cut between two passages.
+    """
+    for passage in passages:
+        read = passage.units()
+        for unit in read.units:
+            if unit.kind != "table" or not (header := read.header_of(unit, passage.text)):
+                continue
+            line = line_of(unit, passage.text)
+            if unit.marked < 0 or not line.endswith("|"):
+                raise SetError(f"a row of a table in {passage.chunk_id} is cut between two passages")
+            cells = _cells(line)
+            names = _names(_cells(header), len(cells))
+            cells += [""] * (len(names) - len(cells))
+            yield Part(passage, unit.begin, unit.begin + len(line), tuple(zip(names, cells, strict=True)))
 
 
-def _size_shown(size: Decimal) -> str:
-    """Return bytes in the largest unit in which two decimals say all."""
-    for name, unit in sorted(_SIZES.items(), key=lambda item: -item[1]):
-        if size >= unit and size / unit == (size / unit).quantize(_CENT):
-            return f"{_digits(size / unit)} {name}"
-    return f"{_digits(size)} B"
+def items_of(passages: Sequence[MemberPassage]) -> Iterator[Part]:
+    """Yield the items of lists that are in no other item, without what is nested in them."""
+    for passage in passages:
+        units = passage.units().units
+        for place, unit in enumerate(units):
+            if unit.kind == "list" and unit.marked >= 0 and unit.depth == 0:
+                end = max(each.end for each in units[place:] if each.block == unit.block)
+                yield Part(passage, unit.start, end, (("text", shown(passage.text[unit.start : end])),))
+
+
+def headings_of(passages: Sequence[MemberPassage], path: Sequence[str]) -> Iterator[Part]:
+    """Yield the headings one level below a heading path, in the order of a page's passages."""
+    depth, last, anchor = len(path), "", ""
+    for passage in passages:
+        if len(passage.heading_path) <= depth or list(passage.heading_path[:depth]) != list(path):
+            last = ""
+            continue
+        name, is_own = passage.heading_path[depth], len(passage.heading_path) == depth + 1
+        if name != last or (is_own and anchor not in ("", passage.anchor)):
+            first = next(iter(passage.units().units), Unit(0, 0, "sentence"))
+            yield Part(passage, first.begin, first.end, (("text", name),))
+            anchor = ""
+        last, anchor = name, passage.anchor if is_own else anchor
+
+
+def properties_of(passage: MemberPassage, key: str) -> Iterator[Part]:
+    """Yield the values that a passage gives a key, normalized: rows of two cells without a header, `Key: value`."""
+    text = passage.text
+    if ":" not in text and "|" not in text:
+        return
+    read = passage.units()
+    for unit in read.units:
+        if unit.kind == "table" and unit.marked >= 0 and not read.header_of(unit, text):
+            line = line_of(unit, text)
+            cells = _cells(line)
+            if line.endswith("|") and len(cells) == 2 and normalized(cells[0]) == key:
+                yield Part(passage, unit.begin, unit.begin + len(line), ((cells[0], cells[1]),))
+    for start, end in _prose_lines(read, text):
+        match = _KEYED.fullmatch(shown(text[start:end])) if ":" in text[start:end] else None
+        if match and normalized(match[1]) == key:
+            yield Part(passage, start, end, ((match[1], match[2]),))
+
+
+def _prose_lines(read: Structure, text: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines of sentences and items, without their markers."""
+    start, units = 0, iter([*read.units, Unit(len(text) + 1, len(text) + 1, "code")])
+    unit = next(units)
+    for line in text.split("\n"):
+        end = start + len(line)
+        while unit.end <= start:
+            unit = next(units)
+        if unit.start < end and unit.kind in ("sentence", "list"):
+            marker = _MARKER.match(text, start, end)
+            yield marker.end() if marker else start, start + len(line.rstrip())
+        start = end + 1
+
+
+def _cells(row: str) -> list[str]:
+    """Return the shown cells of a row with a bar on both sides."""
+    return [shown(cell) for cell in _BAR.split(row.strip())[1:-1]]
+
+
+def _names(header: Sequence[str], width: int) -> tuple[str, ...]:
+    """Return a name for each column, no two alike: those of a header, and numbers if it has none."""
+    names, seen = [], Counter[str]()
+    for place in range(max(len(header), width)):
+        name = header[place] if place < len(header) and header[place] else f"Column {place + 1}"
+        seen[normalized(name)] += 1
+        names.append(name if seen[normalized(name)] == 1 else f"{name} ({seen[normalized(name)]})")
+    return tuple(names)

@@ -1,8 +1,4 @@
-"""Queries that may have left out what was meant, although every word of the question is accounted for.
-
-Belongs here: what makes the pages of a query doubtful. Does not belong here: reading a question (`reading`), the names
-that it may use (`vocabulary`).
-"""
+"""Queries that may have left out what was meant, although every word of the question is accounted for."""
 
 from __future__ import annotations
 
@@ -14,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records.sets import Condition, SetQuery
-from rag_serving.sets.mentions import Phrase, addressed
-from rag_serving.sets.pages import headed, pages_of
+from rag_serving.sets.pages import Phrase, addressed, headed, pages_of
 from rag_serving.sets.vocabulary import Vocabulary, stemmed
 
 _SHORTEST_PLURAL = 3  # letters of a word without its last one
@@ -35,14 +30,11 @@ def is_doubtful(query: SetQuery, vocabulary: Vocabulary) -> bool:
 
 
 def _is_plain(condition: Condition, query: SetQuery, vocabulary: Vocabulary) -> bool:
-    match condition.field, condition.operator:
-        case "mentions", _:
-            return _is_mentioned(condition.value, vocabulary)
-        case "title", "contains":
-            return _is_titled(condition.value, query, vocabulary)
-        case "links_to", _:
-            return _are_links_known(condition.value, vocabulary)
-    return True
+    if condition.field == "mentions":
+        return _is_mentioned(condition.value, vocabulary)
+    if (condition.field, condition.operator) == ("title", "contains"):
+        return _is_titled(condition.value, query, vocabulary)
+    return condition.field != "links_to" or _are_links_known(condition.value, vocabulary)
 
 
 def _numbers(phrase: str) -> set[str]:
@@ -86,11 +78,10 @@ def _said_outside_links(phrase: str, texts: pa.ChunkedArray, rows: np.ndarray) -
 
 def _is_titled(phrase: str, query: SetQuery, vocabulary: Vocabulary) -> bool:
     """Return whether no other title has a phrase in the other number."""
-    others = [Phrase(form) for form in _numbers(phrase)]
     left_out = {each.value for each in query.where if each.operator == "ne"}
     titles = vocabulary.tables.pages["title"]
-    found = set(Phrase(phrase).rows(titles).tolist())
-    rows = {row for other in others for row in other.rows(titles).tolist()} - found
+    rows = {row for form in _numbers(phrase) for row in Phrase(form).rows(titles).tolist()}
+    rows -= set(Phrase(phrase).rows(titles).tolist())
     return not {titles[row].as_py() for row in rows} - left_out
 
 

@@ -1,8 +1,5 @@
-"""Queries over sets, run on what one reader may see.
-
-Belongs here: members in order, values and groups. Does not belong here: which pages fit (`pages`), where rows are
-(`tables`), the query in words (`rules`), its certificate (`certificate`).
-"""
+"""Queries over sets, run on what one reader may see: members in order, values and groups; the rule in words, and the
+certificate that a receipt keeps and that is counted again without any model."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import islice
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -34,23 +31,31 @@ from rag_serving.records.sets import (
     SetTables,
     SetValue,
 )
-from rag_serving.sets.cells import EMPTY, normalized, value_of, value_shown
-from rag_serving.sets.mentions import Phrase
+from rag_serving.sets.cells import (
+    EMPTY,
+    MemberPassage,
+    Part,
+    headings_of,
+    items_of,
+    normalized,
+    rows_of,
+    value_of,
+    value_shown,
+)
 from rag_serving.sets.pages import (
     COLUMNS,
     PROPERTY,
+    Phrase,
     are_alike,
-    first_passages,
     holds,
     measure,
     mentioning,
+    page_rows,
     pages_of,
     passages_at,
     passages_of,
     properties,
 )
-from rag_serving.sets.rules import rule_of
-from rag_serving.sets.tables import MemberPassage, Part, headings_of, items_of, rows_of
 
 _ALWAYS = ("title", "space", "updated")
 _OPERATIONS = {"sum": "sum of {}", "average": "average of {}", "min": "least of {}", "max": "greatest of {}"}
@@ -58,14 +63,27 @@ _ADDED = ("number", "money", "duration", "size")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = 60  # of sums
 _JSON = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+_SIGNS = {"eq": "=", "ne": "≠", "contains": "has", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
+_SINCE = {"eq": "in", "ne": "not in", "lt": "before", "le": "up to", "gt": "after", "ge": "since"}
+_PAGES = {
+    "label": {"eq": "with the label {}", "ne": "without the label {}", "contains": "with a label that has {}"},
+    "above": {"eq": "below *{}*", "ne": "not below *{}*"},
+    "space": {"eq": "in the space {}", "ne": "outside the space {}", "contains": "in a space whose key has {}"},
+    "title": {"eq": "with the title *{}*", "ne": "with another title than *{}*", "contains": "whose title has *{}*"},
+    "mentions": {"eq": "whose text has *{}*", "contains": "whose text has *{}*"},
+    "links_to": {"eq": "that link to *{}*", "ne": "that do not link to *{}*"},
+    "linked_from": {"eq": "that *{}* links to", "ne": "that *{}* does not link to"},
+}
+_NOUNS = {"rows": "rows of the table *{}* on *{}*", "items": "items under *{}* on *{}*",
+          "headings": "headings below *{}* on *{}*"}  # fmt: skip
+_PAGE_NOUNS = {"rows": "rows of the tables on *{}*", "items": "items on *{}*", "headings": "headings of *{}*"}
 
 
 class _PageFields:
     """Pages by their places in the table."""
 
     def __init__(self, tables: SetTables, places: np.ndarray) -> None:
-        self._tables = tables
-        self._places = places
+        self._tables, self._places = tables, places
         self._texts: dict[str, Sequence[Sequence[str]]] = {}
 
     def __len__(self) -> int:
@@ -74,13 +92,30 @@ class _PageFields:
     def texts(self, name: str) -> Sequence[Sequence[str]]:
         """Return the texts of a field of each page."""
         if name not in self._texts:
-            self._texts[name] = list(_page_texts(name, self._tables, self._places))
+            self._texts[name] = list(self._read(name))
         return self._texts[name]
 
-    def column(self, name: str) -> list[str]:
+    def _read(self, name: str) -> Iterator[Sequence[str]]:
+        if name.startswith(PROPERTY):
+            ids = self.column("page_id").to_pylist()
+            found = properties(self._tables, name.removeprefix(PROPERTY), ids)
+            yield from ([part.cells[0][1] for part in found.get(page, ())] for page in ids)
+            return
+        if not _is_shown(name):
+            raise SetError(f"pages have no field {name!r} that could be shown")
+        values = self._text_column(name).to_pylist()
+        yield from (() if value is None else value if name == "label" else (value,) for value in values)
+
+    def column(self, name: str) -> pa.ChunkedArray:
         """Return a column of the table."""
-        values: list[str] = self._tables.pages[name].take(pa.array(self._places)).to_pylist()
-        return values
+        return self._tables.pages[name].take(pa.array(self._places))
+
+    def _text_column(self, name: str) -> pa.ChunkedArray:
+        """Return a field as texts, labels as lists of them."""
+        column = self.column(COLUMNS[name])
+        if name == "updated":
+            column = pc.cast(column, pa.date32())  # ten times as fast as `strftime`
+        return column if name == "label" else pc.cast(column, pa.string())
 
     def kept(self, at: Sequence[int]) -> _PageFields:
         """Return some of them."""
@@ -91,40 +126,37 @@ class _PageFields:
         name, is_greatest = query.order or ("", False)
         if name not in ("updated", "words") or query.first is None:
             return self
-        values = self._tables.pages[COLUMNS[name]].take(pa.array(self._places))
+        values = self.column(COLUMNS[name])
         values = pc.cast(values, pa.date32() if name == "updated" else values.type)
         way = "descending" if is_greatest else "ascending"
         is_first = np.asarray(pc.rank(values, sort_keys=way, tiebreaker="min")) <= query.first
         return _PageFields(self._tables, self._places[is_first])
 
-    def _shown(self, name: str) -> Sequence[str]:
-        """Return the displayed text of a field of each page."""
-        if name.startswith(PROPERTY) or name == "label":
-            return [", ".join(texts) for texts in self.texts(name)]
-        shown: list[str] = pc.fill_null(_text_column(name, self._tables.pages, self._places), "").to_pylist()
-        return shown
-
     def members(self, query: SetQuery) -> list[SetMember]:
         """Return them as members."""
-        fields = _shown_fields(query)
+        fields = list(dict.fromkeys([*_ALWAYS, *filter(_is_shown, _fields(query))]))
         names = [name.removeprefix(PROPERTY) for name in fields]
         rows: Iterable[tuple[str, ...]] = zip(*map(self._shown, fields), strict=True)
-        columns = map(self.column, ("page_id", "title", "url"))
-        moments = self._tables.pages["updated_at"].take(pa.array(self._places))
-        times = pc.cast(moments, pa.int64()).to_pylist()  # ten times as fast as times of Arrow
+        columns = (self.column(name).to_pylist() for name in ("page_id", "title", "url"))
+        times = pc.cast(self.column("updated_at"), pa.int64()).to_pylist()  # ten times as fast as times of Arrow
         updates = (None if time is None else _EPOCH + timedelta(milliseconds=time) for time in times)
         return [
             SetMember(page, page, title, url, tuple(zip(names, row, strict=True)), updated_at=updated)
             for row, page, title, url, updated in zip(rows, *columns, updates, strict=True)
         ]
 
+    def _shown(self, name: str) -> Sequence[str]:
+        if name.startswith(PROPERTY) or name == "label":
+            return [", ".join(texts) for texts in self.texts(name)]
+        shown: list[str] = pc.fill_null(self._text_column(name), "").to_pylist()
+        return shown
+
 
 class _Sections:
     """Rows, items or headings; `updated`: when their pages were."""
 
     def __init__(self, parts: Sequence[Part], updated: Mapping[str, datetime]) -> None:
-        self._parts = parts
-        self._updated = updated
+        self._parts, self._updated = parts, updated
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -139,7 +171,13 @@ class _Sections:
 
     def members(self, query: SetQuery) -> list[SetMember]:
         """Return them as members."""
-        return [_part_member(part, query, self._updated) for part in self._parts]
+        members = []
+        for part in self._parts:
+            (chunk_id, page_id, title, url, *_), start, end = part.passage, part.start, part.end
+            place = chunk_id, start, end, part.passage.text[start:end]
+            found = SetMember(_key(part, query), page_id, title, url, part.cells, *place, self._updated.get(page_id))
+            members.append(found)
+        return members
 
 
 _Rows = _PageFields | _Sections
@@ -201,38 +239,20 @@ def _pages(query: SetQuery, tables: SetTables) -> _PageFields:
     if query.first is not None:  # the first few are known before all are in order
         pages = pages.foremost(query)
         pages = pages.kept(_order(query, pages))
-    keys = list(zip(map(normalized, pages.column("title")), pages.column("page_id"), strict=True))
+    keys = list(
+        zip(map(normalized, pages.column("title").to_pylist()), pages.column("page_id").to_pylist(), strict=True)
+    )
     return pages.kept(sorted(range(len(keys)), key=keys.__getitem__))
 
 
-def _shown_fields(query: SetQuery) -> list[str]:
+def _fields(query: SetQuery) -> list[str]:
+    """Return the fields that a query names."""
     named = [*(each.field for each in query.where), query.column, query.group, query.order and query.order[0]]
-    return list(dict.fromkeys([*_ALWAYS, *(name for name in named if name and _is_shown(name))]))
+    return [name for name in named if name]
 
 
 def _is_shown(name: str) -> bool:
     return (name in COLUMNS and name != "above") or name.startswith(PROPERTY)
-
-
-def _page_texts(name: str, tables: SetTables, places: np.ndarray) -> Iterator[Sequence[str]]:
-    """Yield the texts of a field of pages."""
-    if name.startswith(PROPERTY):
-        ids = tables.pages["page_id"].take(pa.array(places)).to_pylist()
-        found = properties(tables, name.removeprefix(PROPERTY), ids)
-        yield from ([part.cells[0][1] for part in found.get(page, ())] for page in ids)
-        return
-    if not _is_shown(name):
-        raise SetError(f"pages have no field {name!r} that could be shown")
-    values = _text_column(name, tables.pages, places).to_pylist()
-    yield from (() if value is None else value if name == "label" else (value,) for value in values)
-
-
-def _text_column(name: str, pages: pa.Table, places: np.ndarray) -> pa.ChunkedArray:
-    """Return a field of some pages as texts, labels as lists of them."""
-    column = pages[COLUMNS[name]].take(pa.array(places))
-    if name == "updated":
-        column = pc.cast(column, pa.date32())  # ten times as fast as `strftime`
-    return column if name == "label" else pc.cast(column, pa.string())
 
 
 def _parts(query: SetQuery, tables: SetTables) -> _Sections:
@@ -242,19 +262,15 @@ def _parts(query: SetQuery, tables: SetTables) -> _Sections:
     if len(parts) < len({(_key(part, query), part.cells) for part in read}):
         raise SetError("one heading is below two of the sections")
     named = {normalized(name) for part in parts for name, _ in part.cells}
-    fields = [*(each.field for each in query.where), query.column, query.group, query.order and query.order[0]]
-    if missing := [name for name in fields if name and normalized(name) not in named]:
+    if missing := [name for name in _fields(query) if normalized(name) not in named]:
         raise SetError(f"there is no column {missing[0]!r}")
     for condition in query.where:
         if condition.operator not in ("eq", "ne", "contains"):
             measure(condition)
-    parts = [part for part in parts if all(_part_holds(condition, part) for condition in query.where)]
-    return _Sections(parts, _updates(tables, [page for page, _ in query.sections]))
-
-
-def _part_holds(condition: Condition, part: Part) -> bool:
-    texts = _field(part, condition.field)
-    return bool(texts) and holds(condition, texts)
+        parts = [part for part in parts if (texts := _field(part, condition.field)) and holds(condition, texts)]
+    is_of_them = pc.is_in(tables.pages["page_id"], value_set=pa.array([page for page, _ in query.sections]))
+    few = tables.pages.select(["page_id", "updated_at"]).filter(is_of_them).to_pylist()
+    return _Sections(parts, {row["page_id"]: row["updated_at"] for row in few})
 
 
 def _read(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Iterator[Part]:
@@ -267,13 +283,6 @@ def _read(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Iter
     if query.kind == "headings":
         return headings_of(page, passages[0].heading_path)
     return rows_of(passages) if query.kind == "rows" else items_of(passages)
-
-
-def _updates(tables: SetTables, pages: Sequence[str]) -> dict[str, datetime]:
-    wanted = pa.array(pages, pa.string())
-    rows = np.flatnonzero(np.asarray(pc.is_in(tables.pages["page_id"], value_set=wanted)))
-    few = tables.pages.select(["page_id", "updated_at"]).take(pa.array(rows)).to_pylist()
-    return {row["page_id"]: row["updated_at"] for row in few}
 
 
 def _field(part: Part, name: str) -> list[str]:
@@ -331,8 +340,7 @@ def _value(query: SetQuery, rows: _Rows) -> tuple[str | None, str]:
     values = _values(query, rows)
     if not values:
         raise SetError(f"no member has a value of {query.column}")
-    column = (query.column or "").removeprefix(PROPERTY)
-    noun = f"{len(values)} value{'s' if len(values) > 1 else ''} of {column}"
+    noun = f"{len(values)} value{'s' if len(values) > 1 else ''} of {(query.column or '').removeprefix(PROPERTY)}"
     return _made(query, values)[1], _OPERATIONS[query.operation].format(noun)
 
 
@@ -373,29 +381,19 @@ def _groups(query: SetQuery, rows: _Rows) -> Iterator[SetGroup]:
         for key, text in {plain(text): text for text in texts or [""]}.items():
             names.setdefault(key, text)
             places.setdefault(key, []).append(place)
-    made = {name: _group_value(query, rows.kept(at)) for name, at in places.items()}
+    made: dict[str, tuple[Decimal, str | None]] = {}
+    for name, at in places.items():
+        made[name] = Decimal(len(at)), None
+        if query.operation in _OPERATIONS:
+            values = _values(query, rows.kept(at))
+            made[name] = _made(query, values) if values else (Decimal("-Infinity"), None)
     for name in sorted(places, key=lambda name: (-made[name][0], -len(places[name]), name)):
         yield SetGroup(names[name], len(places[name]), made[name][1])
-
-
-def _group_value(query: SetQuery, rows: _Rows) -> tuple[Decimal, str | None]:
-    if query.operation not in _OPERATIONS:
-        return Decimal(len(rows)), None
-    values = _values(query, rows)
-    return _made(query, values) if values else (Decimal("-Infinity"), None)
 
 
 def _key(part: Part, query: SetQuery) -> str:
     chunk = part.passage.chunk_id
     return chunk if query.kind == "headings" else f"{chunk}:{part.start}:{part.end}"
-
-
-def _part_member(part: Part, query: SetQuery, updated: Mapping[str, datetime]) -> SetMember:
-    passage, start, end = part.passage, part.start, part.end
-    return SetMember(
-        _key(part, query), passage.page_id, passage.title, passage.url, part.cells, passage.chunk_id, start, end,
-        passage.text[start:end], updated.get(passage.page_id),
-    )  # fmt: skip
 
 
 def _quoted(query: SetQuery, tables: SetTables, members: Sequence[SetMember]) -> Iterator[SetMember]:
@@ -409,17 +407,21 @@ def _quoted(query: SetQuery, tables: SetTables, members: Sequence[SetMember]) ->
             places = mentioning(tables, phrase, ids)
         elif condition.field.startswith(PROPERTY):
             parts = properties(tables, condition.field.removeprefix(PROPERTY), ids)
-    others = first_passages(tables, [page for page in ids if page not in places and page not in parts])
+    known = places.keys() | parts.keys()
+    others = {page: rows.start for page in ids if page not in known and (rows := page_rows(tables).get(page))}
     places |= others
-    read = passages_at(tables, np.array(list(places.values()), int))
-    passages = {passage.page_id: passage for passage in read}
+    passages = {each.page_id: each for each in passages_at(tables, np.array(list(places.values()), int))}
     for member in shown:
+        passage = passages.get(member.page_id)
         if found := parts.get(member.page_id):
-            yield _with_quote(member, found[0].passage, found[0].start, found[0].end)
-        elif passage := passages.get(member.page_id):
-            yield _with_quote(member, passage, *_unit_of(passage, None if member.page_id in others else phrase))
-        else:
+            passage, start, end, _ = found[0]
+        elif passage:
+            start, end = _unit_of(passage, None if member.page_id in others else phrase)
+        if not passage:
             yield member
+            continue
+        quote = passage.text[start:end]
+        yield replace(member, url=passage.url, chunk_id=passage.chunk_id, start=start, end=end, quote=quote)
     yield from islice(members, MOST_MEMBERS, None)
 
 
@@ -433,6 +435,90 @@ def _unit_of(passage: MemberPassage, phrase: Phrase | None) -> tuple[int, int]:
     return unit.start, unit.end
 
 
-def _with_quote(member: SetMember, passage: MemberPassage, start: int, end: int) -> SetMember:
-    quote = passage.text[start:end]
-    return replace(member, url=passage.url, chunk_id=passage.chunk_id, start=start, end=end, quote=quote)
+def rule_of(query: SetQuery, tables: SetTables) -> str:
+    """Return the query in words."""
+    conditions = [_told(query, each, tables) for each in query.where]
+    if query.kind == "pages":
+        whole = ["pages"] + ([" " + ", ".join(conditions)] if conditions else [])
+    else:
+        whole = [" and ".join(_section(query, tables, *each) for each in dict.fromkeys(query.sections))]
+        whole += [f" with {' and '.join(conditions)}"] if conditions else []
+    if query.group:
+        whole.append(f", by {query.group.removeprefix(PROPERTY)}")
+    if query.order:
+        name, is_greatest_first = query.order
+        first = "" if query.first is None else f"the first {query.first} " if query.first > 1 else "the first "
+        way = "greatest" if is_greatest_first else "least"
+        if name == "updated":
+            way = "newest" if is_greatest_first else "oldest"
+        whole.append(f"; {first}by {name.removeprefix(PROPERTY)}, {way} first")
+    return "".join(whole)
+
+
+def _section(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> str:
+    page = passages_of(tables, page_id)
+    passage = next((each for each in page if each.anchor == anchor), page[0] if page and not anchor else None)
+    if passage is None:
+        return _NOUNS[query.kind].format(anchor, page_id)
+    if len(passage.heading_path) < 2 or passage.anchor != anchor:  # of the whole page
+        return _PAGE_NOUNS[query.kind].format(passage.title)
+    return _NOUNS[query.kind].format(passage.heading_path[-1], passage.title)
+
+
+def _told(query: SetQuery, condition: Condition, tables: SetTables) -> str:
+    name, operator, value = condition.field, condition.operator, condition.value
+    if query.kind != "pages":
+        return f"{name} {_SIGNS[operator]} {value}"
+    if name == "updated":
+        return f"updated {_SINCE.get(operator, operator)} {value}"
+    if name in ("above", "links_to", "linked_from"):
+        row = pc.index(tables.pages["page_id"], value).as_py()
+        value = str(tables.pages["title"][row].as_py()) if row >= 0 else value
+    told = _PAGES.get(name, {}).get(operator)
+    return told.format(value) if told else f"with {name.removeprefix(PROPERTY)} {_SIGNS[operator]} {value}"
+
+
+def certificate(result: SetResult, classes: Iterable[str]) -> dict[str, Any]:
+    """Return a set's part of a receipt; `classes` are the reader classes of the query."""
+    return {
+        "query": result.query.payload(),
+        "generation": result.generation,
+        "readers": sorted(classes),
+        "members": [[member.key, sha256_of(member.cells)] for member in result.members],
+        "value": result.value,
+        "groups": [[group.name, group.count, group.value] for group in result.groups],
+        "digest": result.digest,
+    }
+
+
+def recount(stated: Mapping[str, Any], tables: SetTables) -> list[str]:
+    """Return the faults of a certificate, one per line, by running its query once more.
+
+    `tables` are those of the certificate's generation as visible to its readers.
+    """
+    try:
+        query = SetQuery.of(stated["query"])
+        result = execute(query, tables, str(stated["generation"]))
+        return list(_faults(stated, certificate(result, ()), query))
+    except SetError as error:
+        return [f"set: it cannot be counted ({error})"]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return [f"set: its certificate cannot be read ({type(error).__name__}: {error})"]
+
+
+def _faults(stated: Mapping[str, Any], counted: Mapping[str, Any], query: SetQuery) -> Iterator[str]:
+    said, true = dict(stated["members"]), dict(counted["members"])
+    yield from (f"set: member {key} is missing" for key in true if key not in said)
+    yield from (f"set: member {key} is none" for key in said if key not in true)
+    yield from (f"set: member {key} has other cells" for key in said if said[key] != true.get(key, said[key]))
+    keys = [key for key, _ in stated["members"]]
+    if len(keys) != len(said) or [key for key in true if key in said] != [key for key in keys if key in true]:
+        yield "set: its members are in another order"
+    if stated["value"] != counted["value"]:
+        yield f"set: its value is {counted['value']}, not {stated['value']}"
+    if stated.get("groups", counted["groups"]) != counted["groups"]:  # of older receipts nobody noted them
+        yield "set: its groups are others"
+    if stated["digest"] != counted["digest"]:
+        yield "set: it has another digest"
+    if stated["query"] != query.payload():
+        yield "set: its query has another form"

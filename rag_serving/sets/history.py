@@ -1,8 +1,5 @@
 """The changes between two generations, as visible to one reader in both: pages, old and new words.
 
-Belongs here: pure functions over the tables of two generations. Does not belong here: opening generations
-(`indexes.current`), their times of publication (`indexes.catalog`), quoting and wording.
-
 Nothing of the older generation is shown that the reader may not see now: its words are those of pages visible in the
 newer one, without text that had readers of its own. A page that is not visible in the newer one may be hidden or gone,
 and is left out.
@@ -76,12 +73,16 @@ def page_changes(old: SetTables, new: SetTables, page_ids: Collection[str] | Non
     """
     before, now = _pages(old, page_ids), _pages(new, page_ids)
     texts, its_texts = _texts(old, before.keys() & now.keys()), _texts(new, before.keys() & now.keys())
-    changes = [_change(row, None) for page_id, row in now.items() if page_id not in before]
-    for page_id in before.keys() & now.keys():
-        then, row = before[page_id], now[page_id]
-        units = () if _same(texts[page_id], its_texts[page_id]) else unit_changes(texts[page_id], its_texts[page_id])
-        if units or any(then[name] != row[name] for name in ("version", "title")):
-            changes.append(_change(row, then, tuple(units)))
+    changes = []
+    for page_id, row in now.items():
+        then, units = before.get(page_id), list[UnitChange]()
+        if then and [one["text"] for one in texts[page_id]] != [one["text"] for one in its_texts[page_id]]:
+            units = unit_changes(texts[page_id], its_texts[page_id])
+        if then and not units and all(then[name] == row[name] for name in ("version", "title")):
+            continue
+        shown = {name: row[name] for name in ("page_id", "title", "url", "updated_at", "author")}
+        versions = {"old_version": then["version"] if then else None, "new_version": row["version"]}
+        changes.append(PageChange(**shown, **versions, what="changed" if then else "added", units=tuple(units)))
     return sorted(changes, key=lambda each: (-(each.updated_at.timestamp() if each.updated_at else 0), each.page_id))
 
 
@@ -117,37 +118,35 @@ def changes_digest(changes: Sequence[PageChange]) -> str:
 
 
 def unit_changes(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[UnitChange]:
-    """Return what of the units of a page's old passages went, and what came; both are rows of texts in order."""
+    """Return what of the units of a page's old passages went, and what came; both are rows of texts in order. Old text
+    that had readers of its own is left out."""
     before, now = ([unit for row in rows for unit in _units(row)] for rows in (old, new))
     was, is_now = ([" ".join(unit.text.split()) for unit in units] for units in (before, now))
     changes: list[UnitChange] = []
     for what, first, last, begin, end in SequenceMatcher(None, was, is_now, autojunk=False).get_opcodes():
-        if what != "equal":
-            changes += _paired(before[first:last], now[begin:end])
-    told = (UnitChange(None if each.old and _is_apart(each.old) else each.old, each.new) for each in changes)
-    return [each for each in told if each.old or each.new]
+        pairs = _paired(before[first:last], now[begin:end]) if what != "equal" else ()
+        for gone, came in pairs:
+            is_apart = gone and int(gone.chunk_id.rpartition(":")[2]) >= OWN_READERS
+            if came or not is_apart:
+                changes.append(UnitChange(None if is_apart else gone, came))
+    return changes
 
 
-def _is_apart(unit: Wording) -> bool:
-    """Return whether a unit is of text that had readers of its own."""
-    return int(unit.chunk_id.rpartition(":")[2]) >= OWN_READERS
-
-
-def _paired(old: Sequence[Wording], new: Sequence[Wording]) -> Iterator[UnitChange]:
+def _paired(old: Sequence[Wording], new: Sequence[Wording]) -> Iterator[tuple[Wording | None, Wording | None]]:
     """Yield the units of one place in order, each beside the one that replaces it."""
     if len(old) * len(new) > _PAIRS:
-        yield from (UnitChange(*pair) for pair in zip_longest(old, new))
+        yield from zip_longest(old, new)
         return
     place = 0
     for unit in old:
         match = max(range(place, len(new)), key=lambda other: _likeness(unit, new[other]), default=None)
         if match is None or _likeness(unit, new[match]) < _ALIKE:
-            yield UnitChange(unit, None)
+            yield unit, None
             continue
-        yield from (UnitChange(None, came) for came in new[place:match])
-        yield UnitChange(unit, new[match])
+        yield from ((None, came) for came in new[place:match])
+        yield unit, new[match]
         place = match + 1
-    yield from (UnitChange(None, came) for came in new[place:])
+    yield from ((None, came) for came in new[place:])
 
 
 def _likeness(old: Wording, new: Wording) -> float:
@@ -165,20 +164,6 @@ def _units(row: dict[str, Any]) -> Iterator[Wording]:
         yield Wording(row["chunk_id"], start, end, text[start:end], row["url"])
 
 
-def _change(row: dict[str, Any], old: dict[str, Any] | None, units: tuple[UnitChange, ...] = ()) -> PageChange:
-    return PageChange(
-        page_id=row["page_id"],
-        title=row["title"],
-        url=row["url"],
-        what="changed" if old else "added",
-        old_version=old["version"] if old else None,
-        new_version=row["version"],
-        updated_at=row["updated_at"],
-        author=row["author"],
-        units=units,
-    )
-
-
 def _pages(tables: SetTables, page_ids: Collection[str] | None) -> dict[str, dict[str, Any]]:
     pages = tables.pages.select(["page_id", "title", "url", "version", "updated_at", "author"])
     if page_ids is not None:
@@ -192,7 +177,3 @@ def _texts(tables: SetTables, page_ids: Collection[str]) -> defaultdict[str, lis
     for row in texts.filter(pc.is_in(texts["page_id"], value_set=strings(page_ids))).to_pylist():
         found[row["page_id"]].append(row)
     return found
-
-
-def _same(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> bool:
-    return [row["text"] for row in old] == [row["text"] for row in new]

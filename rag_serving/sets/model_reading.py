@@ -1,10 +1,6 @@
-"""A question that no template takes, read as a query by the configured language model.
-
-Belongs here: the names that it may use, what of its reply is believed. Does not belong here: its wire (`models.chat`).
-
-The model fills in a form and never writes code. What it fills in has to be said in the question and to exist in the
-tables, so that neither its imagination nor an order in a title makes a query.
-"""
+"""A question that no template takes, read as a query by the configured language model. It fills in a form and never
+writes code. What it fills in has to be said in the question and to exist in the tables, so that neither its imagination
+nor an order in a title makes a query."""
 
 from __future__ import annotations
 
@@ -24,10 +20,9 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.records.claims import Usage
 from rag_serving.records.sets import Condition, Operation, Operator, SetQuery, SetTables
 from rag_serving.sets.cells import normalized
-from rag_serving.sets.dates import date_at
 from rag_serving.sets.doubts import is_doubtful
 from rag_serving.sets.pages import COLUMNS, PROPERTY
-from rag_serving.sets.phrases import phrase
+from rag_serving.sets.phrases import date_at, phrase
 from rag_serving.sets.row_reading import Container, containers_named
 from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, stemmed, vocabulary_of
 from rag_serving.text.directed import neutralized

@@ -1,8 +1,5 @@
 """A question read as a query over sets, where every word of it is accounted for and there is one reading.
 
-Belongs here: phrases that ask for pages and facts about pages, what they say together. Does not belong here: names of
-pages and labels (`vocabulary`), rows of tables (`row_reading`), running a query (`execute`).
-
 A question is covered by phrases, one after the other. What no phrase accounts for, and what can be read in two ways,
 goes the ordinary way.
 """
@@ -10,19 +7,19 @@ goes the ordinary way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from itertools import chain
+from typing import Any
 
 from rapidfuzz.distance import DamerauLevenshtein
 
-from rag_serving.records.sets import Condition, SetQuery, SetTables
-from rag_serving.sets.building import ChangeQuestion, change_of, query_of
-from rag_serving.sets.dates import date_at
+from rag_serving.records.sets import Condition, Operation, SetQuery, SetTables
 from rag_serving.sets.doubts import is_doubtful
-from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
+from rag_serving.sets.phrases import Fact, Step, covers, date_at, phrase, words_of_phrases
 from rag_serving.sets.row_reading import read_rows
 from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, vocabulary_of
 from rag_serving.text.patterns import patterns
@@ -33,232 +30,6 @@ _LONGEST_PHRASE = 6  # words that pages should mention
 _SHORTEST_TYPO = 6  # letters of a template's word that may be mistyped
 _SENTENCE = re.compile(r"(?<=[.?!;])\s+|\n+")
 _LETTERS = re.compile(rf"[^\W\d_]{{{_SHORTEST_TYPO},}}")
-
-
-@cache
-def _opening() -> re.Pattern[str]:
-    return re.compile("|".join(patterns("sets")["OPENING"]), re.IGNORECASE)
-
-
-def is_about_set(question: str) -> bool:
-    """Return whether a question has words that ask for a set or for a fact about a page; most that have ask for
-    something else."""
-    return len(question) <= _LONGEST and _opening().search(question) is not None
-
-
-def read_set(question: str, tables: SetTables, today: date | None = None) -> SetQuery | None:
-    """Return the one query that accounts for every word of a question; None: it is for the ordinary way."""
-    reader = _reader(question, tables, today)
-    if reader is None:
-        return None
-    queries = reader.queries()
-    if not queries and not reader.has_series():
-        queries = read_rows(reader.words, tables)
-    if len(queries) != 1 or is_doubtful(queries[0], reader.vocabulary) or reader.is_vague(queries[0]):
-        return None
-    return queries[0]
-
-
-def read_change(question: str, tables: SetTables, today: date | None = None) -> ChangeQuestion | None:
-    """Return the pages or the space whose changes since a date a question asks for; None for any other question."""
-    reader = _reader(question, tables, today)
-    return reader.change() if reader else None
-
-
-def _reader(question: str, tables: SetTables, today: date | None) -> _Reader | None:
-    if not is_about_set(question):
-        return None
-    vocabulary = vocabulary_of(tables)
-    words = QuestionWords(_corrected(_without_padding(question), vocabulary))
-    if not 0 < len(words) <= _MOST_WORDS or words.match(phrase("OTHER_OPENING"), 0) is not None:
-        return None
-    return _Reader(words, vocabulary, today or date.today())
-
-
-def _without_padding(question: str) -> str:
-    """Return a question without the sentences behind it that ask nothing."""
-    sentences = _SENTENCE.split(question.strip())
-    while len(sentences) > 1 and phrase("PADDING").fullmatch(QuestionWords(sentences[-1]).said):
-        sentences.pop()
-    return " ".join(sentences)
-
-
-def _corrected(question: str, vocabulary: Vocabulary) -> str:
-    """Return a question with long words that are one edit from a word of the templates, and no name, as that word."""
-    known = words_of_phrases(_SHORTEST_TYPO)
-
-    def corrected(match: re.Match[str]) -> str:
-        word = match[0].casefold()
-        if word in known or vocabulary.has(word):
-            return match[0]
-        near = [one for one in known if abs(len(one) - len(word)) <= 1 and DamerauLevenshtein.distance(word, one) == 1]
-        return near[0] if len(near) == 1 else match[0]
-
-    return _LETTERS.sub(corrected, question)
-
-
-def _is_plural(words: QuestionWords, end: int) -> bool:
-    return words.words[end - 1].endswith("s") or words.words[end - 1].endswith("en")
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """The phrases of one question."""
-
-    words: QuestionWords
-    vocabulary: Vocabulary
-    today: date
-
-    def queries(self) -> list[SetQuery]:
-        """Return the distinct queries among the covers with the fewest free words."""
-        found = covers(len(self.words), self._steps)
-        built = [(free, query) for free, facts in found if (query := query_of(facts, self.vocabulary))]
-        least = min((free for free, _ in built), default=0)
-        return list(dict.fromkeys(query for free, query in built if free == least))
-
-    def change(self) -> ChangeQuestion | None:
-        """Return the subject of a question about changes; None for any other question."""
-        found = {change for _, facts in covers(len(self.words), self._steps) if (change := change_of(facts))}
-        return found.pop() if len(found) == 1 else None
-
-    def is_vague(self, query: SetQuery) -> bool:
-        """Return whether the question asks for a definition or the text of a page, for everything, or for a sum that
-        does not exist."""
-        is_added = any(self.words.match(phrase("ADDED"), start) for start in range(len(self.words)))
-        return (
-            bool(phrase("DEFINITION").fullmatch(self.words.said))
-            or (query == SetQuery("pages") and any(phrase("EVERYTHING").fullmatch(word) for word in self.words.words))
-            or (is_added and query.operation == "list")
-        )
-
-    def has_series(self) -> bool:
-        """Return whether the question is after pages of a series."""
-        return any(self.vocabulary.series_named(self.words, start) for start in range(len(self.words)))
-
-    def _steps(self, start: int) -> Iterator[Step]:
-        yield from chain(self._plain(start), self._named(start), self._led(start))
-
-    def _plain(self, start: int) -> Iterator[Step]:
-        """Yield phrases without a name in them."""
-        for name, facts in _PLAIN.items():
-            if (end := self.words.match(phrase(name), start)) is not None:
-                plural = (("plural", True),) if name == "PAGES" and _is_plural(self.words, end) else ()
-                yield Step(end, facts + plural)
-        if (end := self.words.match(phrase("FIRST"), start)) is not None:
-            word = self.words.words[end - 1]
-            yield Step(end, (("first", _NUMBERS.get(word) or int(word)),))
-
-    def _named(self, start: int) -> Iterator[Step]:
-        """Yield names that need no phrase before them."""
-        vocabulary, words = self.vocabulary, self.words
-        if (label := vocabulary.label_named(words, start)) is not None:
-            yield from self._label(start, *label)
-        elif (series := vocabulary.series_named(words, start)) is not None:
-            end, found = series
-            facts = [("where", Condition("title", "contains", found.name))]
-            facts += [("where", Condition("title", "ne", title)) for title in found.others]
-            yield Step(end, (("noun", _is_plural(words, end)), ("kind", found.name), *facts))
-        if (space := vocabulary.space_named(words, start)) is not None and self._is_key(start, space[0]):
-            yield Step(self._behind("SPACE", space[0]), (("space", space[1]),))
-        for key in patterns("sets")["STATUS_KEYS"]:
-            yield from self._value(start, key)
-        end, pages = vocabulary.pages_named(words, start)
-        if pages:
-            yield Step(self._behind("PAGES", end), (("title", tuple(pages)),))
-        for end, keys in self._keys(start):
-            yield Step(self._behind("OF", end), (("key", keys),))
-            for key in keys:
-                yield from self._value(self._behind("VALUE", end), key)
-
-    def _label(self, start: int, end: int, label: str) -> Iterator[Step]:
-        """Yield a label as a noun, or as what pages are: `runbooks`, `which runbook`, `are archived`."""
-        condition = ("where", Condition("label", "eq", label))
-        if _is_plural(self.words, end) and self.vocabulary.is_kind(label):
-            yield Step(end, (("noun", True), ("kind", label), condition))
-        elif start and self.words.match(phrase("BEFORE_LABEL"), start - 1) is not None:
-            yield Step(end, (("noun", False), condition))
-        noun = self._behind("NOTES", end)
-        if noun > end and not self.vocabulary.has_title(tuple(self.words.stems[start:noun])):
-            yield Step(noun, (("noun", True), ("kind", label), condition))
-
-    def _is_key(self, start: int, end: int) -> bool:
-        """Return whether the words are a space's key or name, not only its beginning in another word."""
-        return self.vocabulary.is_space(self.words.between(start, end))
-
-    def _keys(self, start: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield the property keys that words name, `status` for `current state` too."""
-        for name in ("OWNER", "STATUS"):
-            if (end := self.words.match(phrase(name), start)) is not None:
-                yield end, patterns("sets")[f"{name}_KEYS"]
-        if (found := self.vocabulary.keys_named(self.words, start)) is not None:
-            yield found
-
-    def _led(self, start: int) -> Iterator[Step]:
-        """Yield phrases with the name that follows them."""
-        for name, slot in _SLOTS.items():
-            if (end := self.words.match(phrase(name), start)) is not None and end < len(self.words):
-                yield from getattr(self, slot)(name, end)
-
-    def _in_space(self, _: str, start: int) -> Iterator[Step]:
-        if (found := self.vocabulary.space_named(self.words, start)) is not None:
-            yield Step(self._behind("SPACE", found[0]), (("space", found[1]),))
-
-    def _labelled(self, _: str, start: int) -> Iterator[Step]:
-        if (found := self.vocabulary.label_named(self.words, start)) is not None:
-            yield Step(found[0], (("where", Condition("label", "eq", found[1])),))
-
-    def _status(self, _: str, start: int) -> Iterator[Step]:
-        """Yield a status: of the page itself, a property, or a label if no property is one."""
-        stated = [step for key in patterns("sets")["STATUS_KEYS"] for step in self._value(start, key)]
-        yield from stated
-        if self.words.words[start] in self.vocabulary.statuses:
-            yield Step(start + 1, (("where", Condition("status", "eq", self.words.words[start])),))
-        elif not stated:
-            yield from self._labelled("", start)
-
-    def _value(self, start: int, key: str) -> Iterator[Step]:
-        """Yield the value of a property at a place."""
-        if start < len(self.words) and (found := self.vocabulary.values_of(key)[0].named(self.words, start)):
-            end, operator, value = found
-            yield Step(end, (("where", Condition(f"property:{key}", operator, value)),))
-
-    def _page(self, name: str, start: int) -> Iterator[Step]:
-        """Yield pages that others link to or lie below."""
-        end, pages = self.vocabulary.pages_named(self.words, start)
-        if pages and (name == "LINKS_TO" or all(map(self.vocabulary.has_pages_below, pages))):
-            yield Step(self._behind("PAGES", end), (("links_to" if name == "LINKS_TO" else "above", tuple(pages)),))
-
-    def _linked_from(self, _: str, start: int) -> Iterator[Step]:
-        """Yield `linked from PAGE`, and `does PAGE link to`."""
-        end, pages = self.vocabulary.pages_named(self.words, start)
-        end = self._behind("PAGES", end)
-        is_linked = "link" in self.words.between(max(0, start - 3), start)
-        behind = self._behind("LINK", end)
-        if pages and (is_linked or behind > end):
-            yield Step(end if is_linked else behind, (("linked_from", tuple(pages)),))
-
-    def _phrased(self, name: str, start: int) -> Iterator[Step]:
-        """Yield `mention PHRASE`, `where PHRASE is named`, `with PHRASE in the title`, `whose title has PHRASE`."""
-        field = "title" if name in ("TITLED", "TITLE_HAS") else "mentions"
-        tail = {"WHERE": "NAMED", "TITLED": "IN_TITLE"}.get(name)
-        noun = (("noun", True),) if name == "WHERE" else ()
-        for end in range(start + 1, min(len(self.words), start + _LONGEST_PHRASE) + 1):
-            behind = self._behind(tail, end) if tail else end
-            if (behind > end or not tail) and _NO_PHRASE.isdisjoint(self.words.words[start:end]):
-                condition = Condition(field, "contains", self.words.original(start, end))
-                yield Step(behind, (*noun, ("where", condition)), end - start)
-
-    def _dated(self, name: str, start: int) -> Iterator[Step]:
-        found = date_at(self.words.said, self.words.at(start), self.vocabulary.latest, self.today)
-        if found and (end := self.words.number_at(found[0] + 1)) is not None:
-            changed = (("changed", True),) if name == "NOT_SINCE" else ()
-            yield Step(end, (*changed, ("date", (_DATED[name], found[1]))))
-
-    def _behind(self, name: str, end: int) -> int:
-        """Return where a word that may follow a name ends."""
-        return (self.words.match(phrase(name), end) or end) if end < len(self.words) else end
-
-
 _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "LIST": (("operation", "list"),),
     "COUNT": (("operation", "count"),),
@@ -280,18 +51,328 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "OR": (("or", True),),
 }
 _DATED = {"NOT_SINCE": "le", "SINCE": "ge", "AFTER": "gt", "BEFORE": "lt", "DURING": "eq"}
-_SLOTS = {
-    "IN_SPACE": "_in_space",
-    "LABELLED": "_labelled",
-    "STATUS": "_status",
-    "LINKED_BY": "_linked_from",
-    **dict.fromkeys(("BELOW", "CHILDREN", "LINKS_TO"), "_page"),
-    **dict.fromkeys(("MENTIONS", "WHERE", "TITLED", "TITLE_HAS"), "_phrased"),
-    **dict.fromkeys(_DATED, "_dated"),
-}
+_PHRASED = {"MENTIONS": "", "WHERE": "NAMED", "TITLED": "IN_TITLE", "TITLE_HAS": ""}
+"""What must follow the words that pages should mention, or have in their title."""
 _NO_PHRASE = frozenset(
     {"and", "or", "but", "not", "both", "either", "neither", "that", "which", "who", "are", "is", "do", "does", "how"}
     | {"when", "where", "why", "if", "und", "oder", "nicht", "aber", "die", "wie"}
 )
 """Words of more than a phrase that pages could mention."""
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "ten": 10, "drei": 3, "fünf": 5, "zehn": 10}
+_OF_PAGE = {"title", "space", "operation", "column", "changed", "order", "who", "key", "noun", "kind"}
+_ONCE = ("operation", "column", "order", "first", "group", "title", "links_to", "linked_from")
+_PAGES = ("above", "links_to", "linked_from")
+
+
+@dataclass(frozen=True)
+class ChangeQuestion:
+    """The changes since a date, which may be a year or a month: on pages, or in a space. Without a date: the last
+    ones."""
+
+    pages: tuple[str, ...]
+    space: str | None
+    since: str
+
+
+@cache
+def _opening() -> re.Pattern[str]:
+    return re.compile("|".join(patterns("sets")["OPENING"]), re.IGNORECASE)
+
+
+def is_about_set(question: str) -> bool:
+    """Return whether a question has words that ask for a set or for a fact about a page; most that have ask for
+    something else."""
+    return len(question) <= _LONGEST and _opening().search(question) is not None
+
+
+def read_set(question: str, tables: SetTables, today: date | None = None) -> SetQuery | None:
+    """Return the one query that accounts for every word of a question; None: it is for the ordinary way."""
+    if (reader := _reader(question, tables, today)) is None:
+        return None
+    queries = reader.queries()
+    words, vocabulary = reader.words, reader.vocabulary
+    if not queries and not any(vocabulary.series_named(words, start) for start in range(len(words))):
+        queries = read_rows(words, tables)
+    if len(queries) != 1 or is_doubtful(queries[0], vocabulary) or _is_vague(queries[0], words):
+        return None
+    return queries[0]
+
+
+def _is_vague(query: SetQuery, words: QuestionWords) -> bool:
+    """Return whether the question asks for a definition or the text of a page, for everything, or for a sum that does
+    not exist."""
+    is_added = any(words.match(phrase("ADDED"), start) for start in range(len(words)))
+    return (
+        bool(phrase("DEFINITION").fullmatch(words.said))
+        or (query == SetQuery("pages") and any(phrase("EVERYTHING").fullmatch(word) for word in words.words))
+        or (is_added and query.operation == "list")
+    )
+
+
+def read_change(question: str, tables: SetTables, today: date | None = None) -> ChangeQuestion | None:
+    """Return the pages or the space whose changes since a date a question asks for; None for any other question."""
+    reader = _reader(question, tables, today)
+    found = {change for _, facts in reader.covers() if (change := _change_of(dict(facts)))} if reader else set()
+    return found.pop() if len(found) == 1 else None
+
+
+def _change_of(said: Mapping[str, Any]) -> ChangeQuestion | None:
+    if set(said) - {"operation", "changed", "noun", "title", "space", "date"} or not said.get("changed"):
+        return None
+    comparison, since = said.get("date", ("ge", ""))
+    if comparison not in ("ge", "gt") or said.get("operation") == "count" or not (said.get("title") or since):
+        return None
+    if not {"title", "space"} & set(said):
+        return None
+    return ChangeQuestion(tuple(page.page_id for page in said.get("title", ())), said.get("space"), since)
+
+
+def _reader(question: str, tables: SetTables, today: date | None) -> _Reader | None:
+    if not is_about_set(question):
+        return None
+    sentences, vocabulary = _SENTENCE.split(question.strip()), vocabulary_of(tables)
+    while len(sentences) > 1 and phrase("PADDING").fullmatch(QuestionWords(sentences[-1]).said):
+        sentences.pop()  # it asks nothing
+    words = QuestionWords(_corrected(" ".join(sentences), vocabulary))
+    if not 0 < len(words) <= _MOST_WORDS or words.match(phrase("OTHER_OPENING"), 0) is not None:
+        return None
+    return _Reader(words, vocabulary, today or date.today())
+
+
+def _corrected(question: str, vocabulary: Vocabulary) -> str:
+    """Return a question with long words that are one edit from a word of the templates, and no name, as that word."""
+    known = words_of_phrases(_SHORTEST_TYPO)
+
+    def corrected(match: re.Match[str]) -> str:
+        word = match[0].casefold()
+        if word in known or vocabulary.has(word):
+            return match[0]
+        near = [one for one in known if abs(len(one) - len(word)) <= 1 and DamerauLevenshtein.distance(word, one) == 1]
+        return near[0] if len(near) == 1 else match[0]
+
+    return _LETTERS.sub(corrected, question)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """The phrases of one question."""
+
+    words: QuestionWords
+    vocabulary: Vocabulary
+    today: date
+
+    def covers(self) -> list[tuple[int, tuple[Fact, ...]]]:
+        return covers(len(self.words), lambda start: chain(self._plain(start), self._named(start), self._led(start)))
+
+    def queries(self) -> list[SetQuery]:
+        """Return the distinct queries among the covers with the fewest free words."""
+        built = [(free, query) for free, facts in self.covers() if (query := _Said(facts, self.vocabulary).query())]
+        least = min((free for free, _ in built), default=0)
+        return list(dict.fromkeys(query for free, query in built if free == least))
+
+    def _plain(self, start: int) -> Iterator[Step]:
+        """Yield phrases without a name in them."""
+        for name, facts in _PLAIN.items():
+            if (end := self.words.match(phrase(name), start)) is not None:
+                plural = (("plural", True),) if name == "PAGES" and self.words.is_plural(end) else ()
+                yield Step(end, facts + plural)
+        if (end := self.words.match(phrase("FIRST"), start)) is not None:
+            word = self.words.words[end - 1]
+            yield Step(end, (("first", _NUMBERS.get(word) or int(word)),))
+
+    def _named(self, start: int) -> Iterator[Step]:
+        """Yield names that need no phrase before them."""
+        vocabulary, words = self.vocabulary, self.words
+        if (label := vocabulary.label_named(words, start)) is not None:
+            yield from self._label(start, *label)
+        elif (series := vocabulary.series_named(words, start)) is not None:
+            end, found = series
+            facts = [("where", Condition("title", "contains", found.name))]
+            facts += [("where", Condition("title", "ne", title)) for title in found.others]
+            yield Step(end, (("noun", words.is_plural(end)), ("kind", found.name), *facts))
+        space = vocabulary.space_named(words, start)
+        if space is not None and vocabulary.is_space(words.between(start, space[0])):  # not its beginning alone
+            yield Step(self._behind("SPACE", space[0]), (("space", space[1]),))
+        yield from self._statuses(start)
+        end, pages = vocabulary.pages_named(words, start)
+        if pages:
+            yield Step(self._behind("PAGES", end), (("title", tuple(pages)),))
+        keyed = [
+            (end, patterns("sets")[f"{name}_KEYS"])  # `status` for `current state` too
+            for name in ("OWNER", "STATUS")
+            if (end := words.match(phrase(name), start)) is not None
+        ]
+        if (key := vocabulary.keys_named(words, start)) is not None:
+            keyed.append(key)
+        for end, keys in keyed:
+            yield Step(self._behind("OF", end), (("key", keys),))
+            for one in keys:
+                yield from self._value(self._behind("VALUE", end), one)
+
+    def _label(self, start: int, end: int, label: str) -> Iterator[Step]:
+        """Yield a label as a noun, or as what pages are: `runbooks`, `which runbook`, `are archived`."""
+        condition = ("where", Condition("label", "eq", label))
+        if self.words.is_plural(end) and self.vocabulary.is_kind(label):
+            yield Step(end, (("noun", True), ("kind", label), condition))
+        elif start and self.words.match(phrase("BEFORE_LABEL"), start - 1) is not None:
+            yield Step(end, (("noun", False), condition))
+        noun = self._behind("NOTES", end)
+        if noun > end and not self.vocabulary.has_title(tuple(self.words.stems[start:noun])):
+            yield Step(noun, (("noun", True), ("kind", label), condition))
+
+    def _statuses(self, start: int) -> Iterator[Step]:
+        for key in patterns("sets")["STATUS_KEYS"]:
+            yield from self._value(start, key)
+
+    def _value(self, start: int, key: str) -> Iterator[Step]:
+        """Yield the value of a property at a place."""
+        if start < len(self.words) and (found := self.vocabulary.values_of(key)[0].named(self.words, start)):
+            end, comparison, value = found
+            yield Step(end, (("where", Condition(f"property:{key}", comparison, value)),))
+
+    def _led(self, start: int) -> Iterator[Step]:
+        """Yield phrases with the name, the date or the words that follow them."""
+        words, vocabulary = self.words, self.vocabulary
+
+        def behind(name: str) -> int | None:
+            end = words.match(phrase(name), start)
+            return end if end is not None and end < len(words) else None
+
+        if (at := behind("IN_SPACE")) is not None and (space := vocabulary.space_named(words, at)) is not None:
+            yield Step(self._behind("SPACE", space[0]), (("space", space[1]),))
+        if (at := behind("LABELLED")) is not None:
+            yield from self._labelled(at)
+        if (at := behind("STATUS")) is not None:  # of the page itself, a property, or a label if no property is one
+            stated = list(self._statuses(at))
+            yield from stated
+            if words.words[at] in vocabulary.statuses:
+                yield Step(at + 1, (("where", Condition("status", "eq", words.words[at])),))
+            elif not stated:
+                yield from self._labelled(at)
+        for name in ("BELOW", "CHILDREN", "LINKS_TO", "LINKED_BY"):
+            if (at := behind(name)) is not None:
+                yield from self._page(name, at)
+        for name in _PHRASED:
+            if (at := behind(name)) is not None:
+                yield from self._phrased(name, at)
+        for name, comparison in _DATED.items():
+            at = behind(name)
+            found = None if at is None else date_at(words.said, words.at(at), vocabulary.latest, self.today)
+            if found and (end := words.number_at(found[0] + 1)) is not None:
+                changed = (("changed", True),) if name == "NOT_SINCE" else ()
+                yield Step(end, (*changed, ("date", (comparison, found[1]))))
+
+    def _labelled(self, start: int) -> Iterator[Step]:
+        if (found := self.vocabulary.label_named(self.words, start)) is not None:
+            yield Step(found[0], (("where", Condition("label", "eq", found[1])),))
+
+    def _page(self, name: str, start: int) -> Iterator[Step]:
+        """Yield pages that others link to, lie below or are linked from: `linked from PAGE`, `does PAGE link to`."""
+        end, pages = self.vocabulary.pages_named(self.words, start)
+        if not pages:
+            return
+        end = self._behind("PAGES", end)
+        if name == "LINKED_BY":
+            is_linked = "link" in self.words.between(max(0, start - 3), start)
+            behind = self._behind("LINK", end)
+            if is_linked or behind > end:
+                yield Step(end if is_linked else behind, (("linked_from", tuple(pages)),))
+        elif name == "LINKS_TO" or all(map(self.vocabulary.has_pages_below, pages)):
+            yield Step(end, (("links_to" if name == "LINKS_TO" else "above", tuple(pages)),))
+
+    def _phrased(self, name: str, start: int) -> Iterator[Step]:
+        """Yield `mention PHRASE`, `where PHRASE is named`, `with PHRASE in the title`, `whose title has PHRASE`."""
+        tail, field = _PHRASED[name], "title" if name.startswith("TITLE") else "mentions"
+        noun = (("noun", True),) if name == "WHERE" else ()
+        for end in range(start + 1, min(len(self.words), start + _LONGEST_PHRASE) + 1):
+            behind = self._behind(tail, end) if tail else end
+            if (behind > end or not tail) and _NO_PHRASE.isdisjoint(self.words.words[start:end]):
+                condition = Condition(field, "contains", self.words.original(start, end))
+                yield Step(behind, (*noun, ("where", condition)), end - start)
+
+    def _behind(self, name: str, end: int) -> int:
+        """Return where a word that may follow a name ends."""
+        return (self.words.match(phrase(name), end) or end) if end < len(self.words) else end
+
+
+class _Said:
+    """What the phrases of a question say together."""
+
+    def __init__(self, facts: Iterable[Fact], vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._said = said = defaultdict[str, list[Any]](list)
+        for name, value in facts:
+            said[name].append(value)
+        labels = [each.value for each in said["where"] if each.field == "label"]
+        self._dated = [Condition("updated", *each) for each in said["date"]]
+        if not said["changed"] and len(labels) == 1 and vocabulary.are_dated(labels[0]):  # by their titles
+            self._dated = [Condition("title", "contains", value) for name, value in said["date"] if name == "eq"]
+
+    def query(self) -> SetQuery | None:
+        """Return their query over pages; None: they do not go together."""
+        said = self._said
+        if any(len(set(said[name])) > 1 for name in _ONCE):
+            return None
+        if said["title"]:
+            return self._of_page()
+        return None if said["column"] or said["who"] else self._of_pages()
+
+    def _of_page(self) -> SetQuery | None:
+        """Return the query after one field of one page, among those of a space that is named."""
+        said, vocabulary = self._said, self._vocabulary
+        beside, spaces = {name for name, values in said.items() if values}, said["space"]
+        pages = [page for page in said["title"][0] if not spaces or page.space == spaces[0]]
+        if len(pages) != 1 or beside - _OF_PAGE or "count" in said["operation"]:
+            return None
+        [page], column = pages, None
+        if "noun" in beside and "column" not in beside:
+            return None
+        if said["key"]:
+            keys = [key for key in said["key"][0] if page.page_id in vocabulary.values_of(key)[1]]
+            if len(keys) == 1 and not said["column"] and not said["changed"]:
+                column = f"property:{keys[0]}"
+        elif said["changed"] and said["column"]:
+            column, is_person = said["column"][0], bool(said["who"])
+            if (column == "author") != is_person or (is_person and not vocabulary.author_of(page)):
+                return None
+        where = [Condition("title", "eq", page.title)]
+        if sum(other.title == page.title for other in vocabulary.pages) > 1:
+            where.append(Condition("space", "eq", page.space))
+        return SetQuery("pages", tuple(where), column=column) if column else None
+
+    def _of_pages(self) -> SetQuery | None:
+        """Return the query for the pages that fulfil all conditions."""
+        said, spaces = self._said, set(self._said["space"])
+        is_of_two_kinds = len(set(said["kind"])) > 1  # `runbooks and policies` are no pages that are both
+        if said["key"] or is_of_two_kinds or (said["or"] and not said["group"]) or not self._is_whole():
+            return None
+        where: list[Condition] = [*said["where"], *self._dated]
+        for name in _PAGES:
+            if any(len(pages) != 1 for pages in said[name]):
+                return None
+            where += [Condition(name, "eq", page.page_id) for [page] in said[name]]
+        if len(spaces) > 1 and not (said["group"] and spaces == set(self._vocabulary.spaces)):
+            return None
+        where += [Condition("space", "eq", space) for space in spaces if len(spaces) == 1]
+        order = said["order"][0] if said["order"] else None
+        if order and order[0] == "updated" and said["date"] and any(said["plural"]):
+            order = None  # `pages that were last changed in 2011` are all of them
+        operation: Operation = "count" if said["group"] else said["operation"][0] if said["operation"] else "list"
+        if (operation == "count" and order) or (said["group"] and len(spaces) == 1):
+            return None
+        conditions = tuple(sorted(set(where), key=lambda each: (each.field, each.operator, each.value)))
+        first = (said["first"][0] if said["first"] else 1) if order else None
+        group = said["group"][0] if said["group"] else None
+        return SetQuery("pages", conditions, operation, group=group, order=order, first=first)
+
+    def _is_whole(self) -> bool:
+        """Return whether the question names its set, and no part of it is left over."""
+        said = self._said
+        linked = bool(said["linked_from"]) and not any(map(self._vocabulary.links_outside, said["linked_from"][0]))
+        has_noun = any(said["noun"]) or said["links_to"] or linked or (said["noun"] and said["order"])
+        of_change = [*(each.field for each in self._dated), *(field for field, _ in said["order"])]
+        return (
+            bool(has_noun or (said["changed"] and said["date"]))
+            and bool(said["changed"]) == ("updated" in of_change)
+            and bool(said["first"]) <= bool(said["order"])
+        )

@@ -1,8 +1,5 @@
 """A question read as a query over rows of a table, items of a list, or headings of a page.
 
-Belongs here: tables and lists by their names, columns and cells, combining phrases. Does not belong here: questions
-about pages (`reading`), the values of cells (`cells`).
-
 A table is a candidate only if it accounts for every word that no phrase does, and the question's noun names its rows.
 """
 
@@ -12,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import chain, dropwhile, takewhile
 from typing import Any, NamedTuple
 
@@ -20,17 +17,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records.sets import Condition, Kind, Operation, SetError, SetQuery, SetTables
-from rag_serving.sets.cells import normalized, value_of
-from rag_serving.sets.pages import PerTables, passages_of
+from rag_serving.sets.cells import items_of, normalized, rows_of, value_of
+from rag_serving.sets.pages import passages_of
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
-from rag_serving.sets.tables import items_of, rows_of
-from rag_serving.sets.vocabulary import KINDS, QuestionWords, Values, stemmed
+from rag_serving.sets.vocabulary import KINDS, QuestionWords, Values, stemmed, words_of
 from rag_serving.text.analyzer import STOP_WORDS, stems
 
 _FEWEST_HEADINGS = 5
+_LONGEST_NAME = 8  # words of an item that is a name, and no sentence
 _HANGING = r"(?m)^\s*(?:\||[-*+] |\d{1,3}[.)] )"
 _HEADER = re.compile(r"(?m)^\|(.+)\|[^\S\n]*\n\|[-:| ]*-{3}")
+_TASK = re.compile(r"(?:how )?to |wie |zu[mr]? ", re.IGNORECASE)
+"""How the heading of a procedure begins: what hangs below it are steps."""
+_ENDINGS = frozenset({"", "s", "es", "n", "en", "e"})
 _ADDED = ("number", "money", "duration", "size")
+_PLAIN: Mapping[str, tuple[Fact, ...]] = {
+    "LIST": (("operation", "list"),),
+    "COUNT": (("operation", "count"),),
+    "SUM": (("operation", "sum"),),
+    "AVERAGE": (("operation", "average"),),
+    "GREATEST": (("greatest", True),),
+    "LEAST": (("greatest", False),),
+    "ROW_FILL": (("gap", True),),
+    "ROW_NOUN": (),
+}
+_COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}
+_UNSAID = frozenset(stems(sorted(STOP_WORDS)))
 
 
 class Column(NamedTuple):
@@ -49,6 +61,7 @@ class Container:
     Attributes:
         entity: stems that one of them goes by: of its heading, its first column.
         names: stems that may be said beside it: of the headings above and the page's title.
+        spelt: the words of both.
         headers: stems of its columns.
         texts: of its sections, in lower case.
     """
@@ -57,6 +70,7 @@ class Container:
     sections: tuple[tuple[str, str], ...]
     entity: frozenset[str]
     names: frozenset[str]
+    spelt: frozenset[str]
     headers: frozenset[str] = frozenset()
     texts: Sequence[str] = ()
     columns: tuple[Column, ...] = ()
@@ -66,14 +80,25 @@ class Container:
         named = self.entity | self.names | self.headers
         return all(stem in named or any(word in text for text in self.texts) for word, stem in words)
 
+    def is_named(self, word: str, stem: str) -> bool:
+        """Return whether a word is one of the names in another number, and none that is derived from one: `customers`
+        are no `customization`, and what was `installed` is no `install`."""
+        return stem in self.entity | self.names and any(_is_same(word, one) for one in self.spelt)
+
+
+def _is_same(one: str, other: str) -> bool:
+    shorter, longer = sorted((re.sub("ies$", "y", word) for word in (one, other)), key=len)
+    return longer.startswith(shorter) and longer[len(shorter) :] in _ENDINGS
+
 
 def read_rows(words: QuestionWords, tables: SetTables) -> list[SetQuery]:
     """Return the queries over rows, items or headings that account for every word."""
-    containers: _Containers = _CONTAINERS.of(tables)
-    queries = []
+    containers, queries = _containers(tables), []
     for container in containers.holding(words):
-        reader = _RowReader(words, containers.with_columns(container))
-        for _, said in covers(len(words), reader.steps):
+        container = containers.with_columns(container)
+        if container.kind == "rows" and not container.columns:  # of several tables, or not to be read
+            continue
+        for _, said in covers(len(words), _RowReader(words, container).steps):
             if (query := _Rows(said, container).query()) is not None:
                 queries.append((query, container))
     return _merged(queries)
@@ -81,8 +106,13 @@ def read_rows(words: QuestionWords, tables: SetTables) -> list[SetQuery]:
 
 def containers_named(words: QuestionWords, tables: SetTables) -> list[Container]:
     """Return the tables, lists and pages of headings that go by a word of the question, with their columns."""
-    containers: _Containers = _CONTAINERS.of(tables)
+    containers = _containers(tables)
     return [containers.with_columns(each) for each in containers.named(words)]
+
+
+@lru_cache(maxsize=8)
+def _containers(tables: SetTables) -> _Containers:
+    return _Containers(tables)
 
 
 class _Containers:
@@ -91,7 +121,8 @@ class _Containers:
     def __init__(self, tables: SetTables) -> None:
         self._tables = tables
         self._by_entity = defaultdict[str, list[Container]](list)
-        for container in chain(_hanging(tables), _headings(tables)):
+        texts = tables.texts.filter(pc.is_in(tables.texts["kind"], value_set=pa.array(KINDS)))
+        for container in chain(_hanging(texts), _headings(texts)):
             for stem in container.entity:
                 self._by_entity[stem].append(container)
 
@@ -102,13 +133,12 @@ class _Containers:
         content = [(word, stem) for word, stem in pairs if stem not in known and not stem.isdecimal()]
         if not content:
             return []
-        said = set(words.stems)
-        asked = {stem for _, stem in content}
+        said, asked = set(words.stems), {stem for _, stem in content}
         whole = (  # what hangs under `Setting log levels` is no log level; a column may be in many tables
             each
             for each in self.named(words)
             if (
-                each.entity - (_UNSAID if len(each.sections) == 1 else set()) <= said and not self._lists_pages(each)
+                each.entity - (_UNSAID if len(each.sections) == 1 else set()) <= said and self._lists_things(each)
                 if each.kind == "items"
                 else each.kind == "headings" or each.names & asked
             )
@@ -119,11 +149,15 @@ class _Containers:
         """Return the containers that go by a word of the question."""
         return list({id(each): each for stem in words.stems for each in self._by_entity.get(stem, ())}.values())
 
-    def _lists_pages(self, container: Container) -> bool:
-        """Return whether half of the items are titles of pages: where to go, and not what there is."""
+    def _lists_things(self, container: Container) -> bool:
+        """Return whether the items are of what the list is named by: not mostly titles of pages, which say where to
+        go; and of several lists, all of them names."""
         passages = (each for page, _ in container.sections for each in passages_of(self._tables, page))
-        items = list(items_of([each for each in passages if (each.page_id, each.anchor) in container.sections]))
-        return 2 * sum(normalized(item.cells[0][1]) in self._titles for item in items) >= len(items)
+        parts = items_of([each for each in passages if (each.page_id, each.anchor) in container.sections])
+        items = [part.cells[0][1] for part in parts]
+        is_named = all(len(item.split()) <= _LONGEST_NAME and item[-1:] not in ".:;!?" for item in items)
+        is_of_pages = 2 * sum(normalized(item) in self._titles for item in items) >= len(items)
+        return not is_of_pages and (is_named or len(container.sections) == 1)
 
     @cached_property
     def _titles(self) -> frozenset[str]:
@@ -144,36 +178,38 @@ class _Containers:
         return container
 
 
-def _texts_of_pages(tables: SetTables) -> pa.Table:
-    return tables.texts.filter(pc.is_in(tables.texts["kind"], value_set=pa.array(KINDS)))
-
-
-def _hanging(tables: SetTables) -> Iterator[Container]:
-    """Yield the tables and lists by section, and all lists of each page that has no table."""
-    texts = _texts_of_pages(tables)
+def _hanging(texts: pa.Table) -> Iterator[Container]:
+    """Yield the tables and lists by section, and all lists of each page that has no table and no list at its top."""
     rows = texts.filter(pc.match_substring_regex(texts["text"], _HANGING))
     sections: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows.select(["page_id", "anchor", "title", "heading_path", "text"]).to_pylist():
         sections[row["page_id"], row["anchor"]].append(row)
     lists: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    tabled = set()
+    mixed = set()
     for section, those in sections.items():
         title, path, texts_of = those[0]["title"], those[0]["heading_path"], [row["text"] for row in those]
-        names = frozenset(stem for heading in (title, *path) for stem in stemmed(heading))
-        entity = frozenset(stemmed(path[-1]) if len(path) > 1 else ())
+        heading = path[-1] if len(path) > 1 else ""
+        names = frozenset(stem for each in (title, *path) for stem in stemmed(each))
+        spelt = frozenset(word for each in (title, *path) for word in words_of(each))
+        entity = frozenset(stemmed(heading))
         if headers := [match[1] for text in texts_of for match in _HEADER.finditer(text)]:
-            tabled.add(section[0])
-            first, *others = (stemmed(cell) for cell in headers[0].split("|"))
+            mixed.add(section[0])
+            cells = headers[0].split("|")
+            first, *others = map(stemmed, cells)
             named = (entity or frozenset(stemmed(title))).union(first)
+            spelt = spelt.union(words_of(cells[0]))
             lower = [text.casefold() for text in texts_of]
-            yield Container("rows", (section,), named, names, frozenset(chain(*others)), lower)
+            yield Container("rows", (section,), named, names, spelt, frozenset(chain(*others)), lower)
         elif not any(text.lstrip().startswith("|") for text in texts_of):
             lists[section[0]].append(section)
-            yield Container("items", (section,), entity, names)
+            mixed |= set() if heading else {section[0]}
+            if not _TASK.match(heading):
+                yield Container("items", (section,), entity, names, spelt)
     for page_id, those_sections in lists.items():
-        if page_id not in tabled and len(those_sections) > 1:
-            title_stems = frozenset(stemmed(sections[those_sections[0]][0]["title"]))
-            yield Container("items", tuple(those_sections), title_stems, title_stems)
+        if page_id not in mixed and len(those_sections) > 1:
+            title = sections[those_sections[0]][0]["title"]
+            stems_of = frozenset(stemmed(title))
+            yield Container("items", tuple(those_sections), stems_of, stems_of, frozenset(words_of(title)))
 
 
 def _columns(rows: Sequence[Sequence[tuple[str, str]]]) -> Iterator[Column]:
@@ -183,12 +219,11 @@ def _columns(rows: Sequence[Sequence[tuple[str, str]]]) -> Iterator[Column]:
         yield Column(name, stemmed(name), Values(cells), kinds.pop() if len(kinds) == 1 else None)
 
 
-def _headings(tables: SetTables) -> Iterator[Container]:
+def _headings(texts: pa.Table) -> Iterator[Container]:
     """Yield the pages that are many headings."""
     below: dict[str, set[str]] = defaultdict(set)
     roots: dict[str, str] = {}
     titles: dict[str, str] = {}
-    texts = _texts_of_pages(tables)
     columns = (texts[name].to_pylist() for name in ("page_id", "title", "anchor", "heading_path"))
     for page_id, title, anchor, path in zip(*columns, strict=True):
         titles[page_id] = title
@@ -198,8 +233,8 @@ def _headings(tables: SetTables) -> Iterator[Container]:
             roots.setdefault(page_id, anchor)
     for page_id, headings in below.items():
         if len(headings) >= _FEWEST_HEADINGS:
-            names = frozenset(stemmed(titles[page_id]))
-            yield Container("headings", ((page_id, roots.get(page_id, "")),), names, names)
+            names, spelt = frozenset(stemmed(titles[page_id])), frozenset(words_of(titles[page_id]))
+            yield Container("headings", ((page_id, roots.get(page_id, "")),), names, names, spelt)
 
 
 @cache
@@ -217,17 +252,18 @@ class _RowReader:
     def steps(self, start: int) -> Iterator[Step]:
         """Yield the phrases that begin at a word."""
         words, container = self.words, self.container
+        word, stem = words.words[start], words.stems[start]
         for name, facts in _PLAIN.items():
             if (end := words.match(phrase(name), start)) is not None:
                 yield Step(end, facts)
-        for name, operator in _COMPARED.items():
+        for name, comparison in _COMPARED.items():
             if (end := words.match(phrase(name), start)) is not None:
-                yield from (Step(stop, (("compared", (operator, text)),)) for stop, text in self._amounts(end))
+                yield from (Step(stop, (("compared", (comparison, text)),)) for stop, text in self._amounts(end))
         if container.kind == "headings" and (end := words.match(phrase("ENTRIES"), start)) is not None:
             yield Step(end, (("name", True), ("plural", True), ("entries", True)))
-        if words.stems[start] in container.entity | container.names:
-            is_entity = words.stems[start] in container.entity
-            yield Step(start + 1, (("name", is_entity), ("plural", words.words[start].endswith(("s", "en")))))
+        is_of_row = any(column.stems == (stem,) for column in container.columns[1:])  # and not of the whole table
+        if container.is_named(word, stem) and not is_of_row:
+            yield Step(start + 1, (("name", stem in container.entity), ("plural", words.is_plural(start + 1))))
         for column in container.columns:
             if column.stems and tuple(words.stems[start : start + len(column.stems)]) == column.stems:
                 yield Step(start + len(column.stems), (("column", column.name),))
@@ -246,42 +282,37 @@ class _Rows:
 
     def __init__(self, facts: Sequence[Fact], container: Container) -> None:
         self._facts, self._container = facts, container
-        self._kinds = {column.name: column.kind for column in container.columns}
+        self._columns = {column.name: column for column in container.columns}
         self._operations: set[Operation] = {value for name, value in facts if name == "operation"}
 
     def query(self) -> SetQuery | None:
         """Return their query; None: they do not go together."""
         where, columns = self._conditions()
-        names = [value for name, value in self._facts if name == "name"]
-        if not self._asks_for_entity():
+        container, has_entity = self._container, ("name", True) in self._facts
+        if where is None or not (has_entity or where) or not self._asks_for_entity():
             return None
-        if self._container.kind == "headings" and ("entries", True) not in self._facts:
+        if container.kind == "headings" and ("entries", True) not in self._facts:
             return None
-        if where is None or (not any(names) and not where):
-            return None
-        container = self._container
         if not self._operations or (len(self._operations) > 1 and self._operations != {"count", "sum"}):
             return None
-        made = self._made(columns, bool(where), any(names))
+        made = self._made(columns, bool(where), has_entity)
         return None if made is None else replace(made, kind=container.kind, sections=container.sections, where=where)
 
     def _made(self, columns: Sequence[str], has_where: bool, has_entity: bool) -> SetQuery | None:
         """Return the operation with the columns that no condition is of."""
-        if "order" in self._operations:
-            return None
         [greatest] = {value for name, value in self._facts if name == "greatest"} or {None}
         operation: Operation = "sum" if "sum" in self._operations else next(iter(self._operations))
+        kinds = [self._columns[name].kind for name in columns]
         if greatest is not None:
-            is_listed = operation == "list" and has_entity and len(columns) == 1
-            ordered = SetQuery("rows", order=(columns[0], greatest), first=1) if is_listed else None
-            return ordered if ordered and self._kinds[columns[0]] in (*_ADDED, "date") else None
-        is_plural = any(value for name, value in self._facts if name == "plural")
+            is_listed = operation == "list" and has_entity and len(columns) == 1 and kinds[0] in (*_ADDED, "date")
+            return SetQuery("rows", order=(columns[0], greatest), first=1) if is_listed else None
+        is_plural = ("plural", True) in self._facts
         if columns and operation in ("list", "count") and self._is_compound():
-            columns, is_plural = columns[1:], True
+            columns, kinds, is_plural = columns[1:], kinds[1:], True
         if not columns:
             is_named = has_entity and (has_where or is_plural)
             return SetQuery("rows", operation=operation) if is_named and operation in ("list", "count") else None
-        if len(columns) > 1 or self._kinds[columns[0]] not in _ADDED or operation == "list":
+        if len(columns) > 1 or kinds[0] not in _ADDED or operation == "list":
             return None
         return SetQuery("rows", operation="sum" if operation == "count" else operation, column=columns[0])
 
@@ -294,8 +325,10 @@ class _Rows:
         return ("name", True) in asked or bool(asked and asked[0][0] == "column")
 
     def _is_compound(self) -> bool:
-        """Return whether the noun of the question ends with the name of a column, as `error codes` does."""
-        kinds = [name for name, _ in self._facts if name not in ("operation", "plural", "gap")]
+        """Return whether the noun of the question ends with the name of a column, as `error codes` does, and `codes are
+        retriable` does not."""
+        kinds = [name for name, _ in self._facts if name not in ("operation", "plural")]
+        kinds = list(dropwhile(lambda name: name == "gap", kinds))
         return kinds[:2] == ["name", "column"] or kinds[:3] == ["name", "name", "column"]
 
     def _conditions(self) -> tuple[tuple[Condition, ...] | None, list[str]]:
@@ -304,11 +337,8 @@ class _Rows:
         where: list[Condition] = []
         bound: set[int] = set()
         for place, (name, value) in enumerate(facts):
-            beside = [
-                at
-                for at in (place + 1, place - 1)
-                if 0 <= at < len(facts) and facts[at][0] == "column" and at not in bound
-            ]
+            sides = [at for at in (place + 1, place - 1) if 0 <= at < len(facts) and at not in bound]
+            beside = [at for at in sides if facts[at][0] == "column"]
             if name == "value":
                 if own := [at for at in beside if facts[at][1] == value.field]:
                     bound.add(own[0])
@@ -316,24 +346,20 @@ class _Rows:
                     return None, []
                 where.append(value)
             elif name == "compared":
-                measured = [at for at in beside if self._kinds[facts[at][1]] in (*_ADDED, "date")]
+                measured = [at for at in beside if self._columns[facts[at][1]].kind in (*_ADDED, "date")]
                 if not measured:
                     return None, []
                 bound.add(measured[0])
                 where.append(Condition(facts[measured[0]][1], *value))
-            elif name == "column" and place not in bound and self._kinds[value] == "flag":
-                yes = [
-                    cell for cell in self._column(value).values.all.values() if (read := value_of(cell)) and read.amount
-                ]
+            elif name == "column" and place not in bound and self._columns[value].kind == "flag":
+                cells = self._columns[value].values.all.values()
+                yes = [cell for cell in cells if (read := value_of(cell)) and read.amount]
                 if len(yes) != 1:
                     return None, []
                 bound.add(place)
                 where.append(Condition(value, "eq", yes[0]))
         left = [value for place, (name, value) in enumerate(facts) if name == "column" and place not in bound]
         return tuple(sorted(set(where), key=lambda each: (each.field, each.operator, each.value))), left
-
-    def _column(self, name: str) -> Column:
-        return next(column for column in self._container.columns if column.name == name)
 
 
 def _merged(found: Sequence[tuple[SetQuery, Container]]) -> list[SetQuery]:
@@ -345,18 +371,3 @@ def _merged(found: Sequence[tuple[SetQuery, Container]]) -> list[SetQuery]:
         key = (replace(query, sections=()), query.sections[0][0], columns)
         merged[key] += [section for section in query.sections if section not in merged[key]]
     return [replace(query, sections=tuple(sections)) for (query, *_), sections in merged.items()]
-
-
-_PLAIN: Mapping[str, tuple[Fact, ...]] = {
-    "LIST": (("operation", "list"),),
-    "COUNT": (("operation", "count"),),
-    "SUM": (("operation", "sum"),),
-    "AVERAGE": (("operation", "average"),),
-    "GREATEST": (("greatest", True),),
-    "LEAST": (("greatest", False),),
-    "ROW_FILL": (("gap", True),),
-    "ROW_NOUN": (),
-}
-_UNSAID = frozenset(stems(sorted(STOP_WORDS)))
-_COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}
-_CONTAINERS = PerTables(_Containers)

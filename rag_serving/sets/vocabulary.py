@@ -1,8 +1,4 @@
-"""The names that a question about a set may use, from one reader's pages.
-
-Belongs here: words of a question, and the page, label, space, series or property that they name. Does not belong here:
-the query (`reading`), tables and their columns (`row_reading`).
-"""
+"""The words of a question, and the pages, labels, spaces, series and properties that they name."""
 
 from __future__ import annotations
 
@@ -20,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records.sets import Operator, SetTables
-from rag_serving.sets.cells import normalized
-from rag_serving.sets.mentions import Phrase
-from rag_serving.sets.pages import PerTables, passages_at
-from rag_serving.sets.tables import properties_of
+from rag_serving.sets.cells import normalized, properties_of
+from rag_serving.sets.pages import Phrase, passages_at
 from rag_serving.text.analyzer import stems
 from rag_serving.text.patterns import patterns
 
@@ -42,7 +36,6 @@ KINDS = ("page", "document")
 """Of pages that questions are about: their comments and attachments have names of their own."""
 _MOST_NAMED = 1_000  # pages that words name together: of more, none is meant
 _LONGEST_NAME = 12  # words of a question that are looked up as one name
-_SHORTEST_PLURAL = 3  # letters of a word without its last one
 
 Made = TypeVar("Made")
 
@@ -79,6 +72,10 @@ class QuestionWords:
     def between(self, start: int, end: int) -> str:
         """Return words in lower case with one space between them."""
         return " ".join(self.words[start:end])
+
+    def is_plural(self, end: int) -> bool:
+        """Return whether the word before a place has the form of a plural."""
+        return self.words[end - 1].endswith(("s", "en"))
 
     def goes_on(self, end: int) -> bool:
         """Return whether a name that words before a place are of seems to go on there: `On-Call and Support`."""
@@ -137,31 +134,28 @@ class Vocabulary:
     def __init__(self, tables: SetTables) -> None:
         self.tables = tables
         pages = self._facts = tables.pages.filter(pc.is_in(tables.pages["kind"], value_set=pa.array(KINDS)))
-        titles = pages["title"].to_pylist()
-        names = zip(pages["page_id"].to_pylist(), titles, pages["space"].to_pylist(), map(stemmed, titles), strict=True)
-        self.pages = [NamedPage(*each) for each in names]
+        told = {name: pages[name].to_pylist() for name in ("page_id", "title", "space", "space_name", "labels")}
+        titles, spaces = told["title"], told["space"]
+        self.pages = [*map(NamedPage, told["page_id"], titles, spaces, map(stemmed, titles))]
         self.by_id = {page.page_id: page for page in self.pages}
-        self.spaces = sorted({page.space for page in self.pages})
-        pairs = set(zip(pages["space_name"].to_pylist(), pages["space"].to_pylist(), strict=True))
-        self._spaces = {stemmed(name or key): key for name, key in sorted(pairs, key=str)}
-        self._spaces |= {stemmed(key): key for key in self.spaces}
-        self._labelled: dict[str, list[NamedPage]] = defaultdict(list)
-        for page, labels in zip(self.pages, pages["labels"].to_pylist(), strict=True):
+        self.spaces = sorted(set(spaces))
+        pairs = sorted(set(zip(told["space_name"], spaces, strict=True)), key=str)
+        self._spaces = {stemmed(name or key): key for name, key in pairs} | {stemmed(key): key for key in self.spaces}
+        self._labelled, self._holding = defaultdict[str, list[NamedPage]](list), defaultdict[str, set[NamedPage]](set)
+        self._titled = defaultdict[tuple[str, ...], set[NamedPage]](set)
+        for page, labels in zip(self.pages, told["labels"], strict=True):
+            self._titled[page.stems].add(page)
             for label in labels or ():
                 self._labelled[label].append(page)
+            for stem in page.stems:
+                self._holding[stem].add(page)
         self.labels = {stemmed(label): label for label in sorted(self._labelled, reverse=True)}
         self.series = series_of(titles)
-        self.statuses = frozenset(status for status in pages["status"].to_pylist() if status)
+        self.statuses = frozenset(filter(None, pages["status"].to_pylist()))
         times = [time for time in pages["updated_at"].to_pylist() if time]
         self.latest = max(times).date() if times else date.today()
         self._ancestors = {str(page_id) for ids in pages["ancestors"].to_pylist() for page_id in ids or ()}
         self._properties: dict[str, tuple[Values, frozenset[str]]] = {}
-        self._holding: dict[str, set[NamedPage]] = defaultdict(set)
-        self._titled: dict[tuple[str, ...], set[NamedPage]] = defaultdict(set)
-        for page in self.pages:
-            self._titled[page.stems].add(page)
-            for stem in page.stems:
-                self._holding[stem].add(page)
 
     def pages_named(self, words: QuestionWords, start: int) -> tuple[int, list[NamedPage]]:
         """Return the pages that the longest run of words from a place names, and where it ends: by a whole title, or
@@ -174,22 +168,24 @@ class Vocabulary:
             if not whole and len(holding) > _MOST_NAMED:
                 return start, []
             named = whole or {page for page in holding if _has_run(page.stems, said)} or holding
-            if named and (whole or (_tells(said) and not words.goes_on(end))):
+            # Numbers and short words name no page by themselves.
+            tells = any(len(stem) > 2 and not stem.isdigit() for stem in said) and not words.goes_on(end)
+            if named and (whole or tells):
                 return end, sorted(named)
         return start, []
 
     def label_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
         """Return the label that the longest run of words from a place is."""
-        return self._longest(self.labels, words, start)
+        return _longest(self.labels, words, start)
 
     def series_named(self, words: QuestionWords, start: int) -> tuple[int, PageSeries] | None:
         """Return the series of titles that words from a place name."""
-        return self._longest(self.series, words, start)
+        return _longest(self.series, words, start)
 
     def space_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
         """Return the space whose key or name is at a place, or whose key begins the word there (`engineering` of
         ENG)."""
-        if (found := self._longest(self._spaces, words, start)) is not None:
+        if (found := _longest(self._spaces, words, start)) is not None:
             return found
         begun = [key for key in self.spaces if len(key) > 2 and words.words[start].startswith(key.casefold())]
         return (start + 1, begun[0]) if len(begun) == 1 else None
@@ -206,7 +202,7 @@ class Vocabulary:
 
     def keys_named(self, words: QuestionWords, start: int) -> tuple[int, tuple[str, ...]] | None:
         """Return the property keys that the longest run of words from a place is."""
-        return self._longest(self._keys[0], words, start)
+        return _longest(self._keys[0], words, start)
 
     def keys_with(self, said: set[str]) -> list[str]:
         """Return the property keys that have one of some stems."""
@@ -251,11 +247,12 @@ class Vocabulary:
         said = stemmed(label)
         if len(said) > 1 or any(said == stemmed(kind) for kind in patterns("sets")["KINDS"]):
             return True
-        pages = self._labelled[label]
+        ends, begins = slice(-1, None), slice(1)
         kinds = [
-            page for page in pages if page.stems[-1:] == said or (page.stems[:1] == said and _KIND.match(page.title))
+            page.stems[ends] == said or (page.stems[begins] == said and _KIND.match(page.title) is not None)
+            for page in self._labelled[label]
         ]
-        return 2 * len(kinds) >= len(pages)
+        return 2 * sum(kinds) >= len(kinds)
 
     def are_dated(self, label: str) -> bool:
         """Return whether the titles of all pages with a label have a date."""
@@ -273,13 +270,13 @@ class Vocabulary:
         row: Mapping[str, Any] = self._facts.slice(self.pages.index(page), 1).to_pylist()[0]
         return row
 
-    def _longest(
-        self, names: Mapping[tuple[str, ...], Made], words: QuestionWords, start: int
-    ) -> tuple[int, Made] | None:
-        for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
-            if (found := names.get(tuple(words.stems[start:end]))) is not None:
-                return end, found
-        return None
+
+def _longest(names: Mapping[tuple[str, ...], Made], words: QuestionWords, start: int) -> tuple[int, Made] | None:
+    """Return the end of the longest run of words from a place that is a name, and what has it."""
+    for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
+        if (found := names.get(tuple(words.stems[start:end]))) is not None:
+            return end, found
+    return None
 
 
 class PageSeries(NamedTuple):
@@ -311,7 +308,12 @@ def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], PageSeries]:
 @lru_cache(maxsize=1 << 16)
 def stemmed(text: str) -> tuple[str, ...]:
     """Return the stems of a text's words."""
-    return tuple(_stems([word.casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", text))]))
+    return tuple(_stems(words_of(text)))
+
+
+def words_of(text: str) -> list[str]:
+    """Return a text's words in lower case."""
+    return [word.casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", text))]
 
 
 def _stems(words: Sequence[str]) -> list[str]:
@@ -323,15 +325,7 @@ def _has_run(whole: Sequence[str], part: Sequence[str]) -> bool:
     return any(tuple(whole[at : at + len(part)]) == tuple(part) for at in range(len(whole) - len(part) + 1))
 
 
-def _tells(said: Sequence[str]) -> bool:
-    """Return whether words can name a page by themselves: more than numbers and short ones."""
-    return any(len(stem) > 2 and not stem.isdigit() for stem in said)
-
-
-_VOCABULARIES = PerTables(Vocabulary)
-
-
+@lru_cache(maxsize=8)
 def vocabulary_of(tables: SetTables) -> Vocabulary:
     """Return the names in the tables."""
-    found: Vocabulary = _VOCABULARIES.of(tables)
-    return found
+    return Vocabulary(tables)

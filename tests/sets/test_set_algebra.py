@@ -12,8 +12,7 @@ from support.random_sets import CLASSES, Corpus, random_corpus, random_query
 from evals.verify_receipt import Corpus as Counted
 from evals.verify_receipt import CountError, digest, is_shown, plain
 from rag_serving.records.sets import SetError, SetQuery, SetResult
-from rag_serving.sets.certificate import certificate, recount
-from rag_serving.sets.execute import execute
+from rag_serving.sets.execute import certificate, execute, recount
 
 SEEDS = st.integers(0, 2**32)
 READERS = ([*CLASSES], ["everyone"], ["everyone", "group:a"], ["everyone", "group:b"], ["group:a&group:b"], [])

@@ -11,10 +11,8 @@ from support.set_tables import Piece, set_tables
 
 from rag_serving.cli.printing import set_csv
 from rag_serving.records.sets import Condition, SetError, SetQuery, SetResult
-from rag_serving.sets.certificate import certificate, recount
-from rag_serving.sets.execute import execute
-from rag_serving.sets.mentions import Phrase
-from rag_serving.sets.rules import rule_of
+from rag_serving.sets.execute import certificate, execute, recount, rule_of
+from rag_serving.sets.pages import Phrase
 
 FEES = "| Fee | Amount |\n|---|---|\n| One | 5 EUR |\n| Two | $5 |"
 ROOMS = "| Room | Office | Seats | **Price** |\n|---|---|---|---|\n"

@@ -11,10 +11,8 @@ from hypothesis import given, strategies
 from support.set_tables import Piece, set_tables
 
 from rag_serving.records.sets import SetError, SetQuery
-from rag_serving.sets.building import ChangeQuestion
-from rag_serving.sets.execute import execute
-from rag_serving.sets.reading import is_about_set, read_change, read_set
-from rag_serving.sets.rules import rule_of
+from rag_serving.sets.execute import execute, rule_of
+from rag_serving.sets.reading import ChangeQuestion, is_about_set, read_change, read_set
 
 ENG = {"space": "ENG", "space_name": "Engineering"}
 JANUARY = datetime(2026, 1, 15, tzinfo=UTC)

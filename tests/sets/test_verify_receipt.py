@@ -19,8 +19,7 @@ from support.set_tables import PAGES, TEXTS, Piece, page_facts, passages
 from evals import verify_receipt
 from rag_serving.receipts.receipt import canonical, receipt_id, text_hash
 from rag_serving.records.sets import Condition, SetQuery, SetTables
-from rag_serving.sets.certificate import certificate
-from rag_serving.sets.execute import execute
+from rag_serving.sets.execute import certificate, execute
 
 ROOMS = "| Room | Office | Seats |\n|---|---|---|\n| Fjord | Trondheim | 12 |\n| Elv | Trondheim | 8 |"
 CLASSES = frozenset({"everyone", "group:a"})

@@ -23,7 +23,7 @@ from rag_assets.steps.contradictions.values import are_comparable
 from rag_assets.steps.dedup import Fingerprints, bands_of, jaccard, shingles_of, words_of
 from rag_assets.steps.sections.anchors import PageTargets, landings
 from rag_serving.records.passages import Chunk
-from rag_serving.sets.dates import date_at
+from rag_serving.sets.phrases import date_at
 from rag_serving.text.structure import line_of
 from rag_serving.text.units import cells_of
 
