@@ -195,6 +195,7 @@ def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
     value, made = _value(query, rows)
     unquoted = rows.members(query)
     members = tuple(_quoted(query, tables, unquoted) if query.kind == "pages" else unquoted)
+    shape = {"query": query.payload(), "members": [(one.key, *one.cells) for one in members], "value": value}
     return SetResult(
         query=query,
         rule=rule_of(query, tables),
@@ -205,14 +206,8 @@ def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
         pages=tables.pages.num_rows,
         passages=tables.texts.num_rows,
         generation=generation,
-        digest=digest_of(query, members, value),
+        digest=sha256_of(shape),
     )
-
-
-def digest_of(query: SetQuery, members: Sequence[SetMember], value: str | None) -> str:
-    """Return the digest over a query, the keys and cells of its members in order, and its value."""
-    shape = [(member.key, *member.cells) for member in members]
-    return sha256_of({"query": query.payload(), "members": shape, "value": value})
 
 
 def sha256_of(shape: object) -> str:
@@ -239,9 +234,8 @@ def _pages(query: SetQuery, tables: SetTables) -> _PageFields:
     if query.first is not None:  # the first few are known before all are in order
         pages = pages.foremost(query)
         pages = pages.kept(_order(query, pages))
-    keys = list(
-        zip(map(normalized, pages.column("title").to_pylist()), pages.column("page_id").to_pylist(), strict=True)
-    )
+    titles, ids = pages.column("title").to_pylist(), pages.column("page_id").to_pylist()
+    keys = list(zip(map(normalized, titles), ids, strict=True))
     return pages.kept(sorted(range(len(keys)), key=keys.__getitem__))
 
 
@@ -304,12 +298,19 @@ def _cells(rows: _Rows, name: str) -> list[str]:
 
 
 def _order(query: SetQuery, rows: _Rows) -> Sequence[int]:
-    """Return the places of members in their order, cut where the query says; those alike at the border are all kept."""
+    """Return the places of members in their order, by values, or by the texts if none is one; cut where the query says:
+    those alike at the border are all kept."""
     if not query.order:
         return range(len(rows))
     name, is_greatest_first = query.order
     cells = _cells(rows, name)
-    keys = _sort_keys(name, cells)
+    values = [value_of(cell) for cell in cells]
+    found = [value for value in values if value]
+    keys: Sequence[Decimal | str] = [value.amount if value else Decimal(0) for value in values]
+    if not found or name == "title":
+        keys = [normalized(cell) for cell in cells]
+    elif len(found) < sum(map(bool, cells)) or not all(are_alike(value, found[0]) for value in found):
+        raise SetError(f"the values of {name} have no common order")
     known = [place for place, cell in enumerate(cells) if cell]
     places = sorted(known, key=lambda place: keys[place], reverse=is_greatest_first)
     if query.first is None:
@@ -320,48 +321,26 @@ def _order(query: SetQuery, rows: _Rows) -> Sequence[int]:
     return places[:end]
 
 
-def _sort_keys(name: str, cells: Sequence[str]) -> Sequence[Decimal | str]:
-    """Return the sort keys of texts: their values, or the texts if none is a value."""
-    values = [value_of(cell) for cell in cells]
-    found = [value for value in values if value]
-    if not found or name == "title":
-        return [normalized(cell) for cell in cells]
-    if len(found) < sum(map(bool, cells)) or not all(are_alike(value, found[0]) for value in found):
-        raise SetError(f"the values of {name} have no common order")
-    return [value.amount if value else Decimal(0) for value in values]
-
-
 def _value(query: SetQuery, rows: _Rows) -> tuple[str | None, str]:
     """Return the value of a query, and how it was made."""
     if query.operation == "list":
         return _cells(rows, query.column)[0] or None if query.column and len(rows) == 1 else None, ""
     if query.operation == "count":
         return str(len(rows)), f"{len(rows)} {query.kind} counted"
-    values = _values(query, rows)
-    if not values:
+    if not (made := _made(query, rows)):
         raise SetError(f"no member has a value of {query.column}")
-    noun = f"{len(values)} value{'s' if len(values) > 1 else ''} of {(query.column or '').removeprefix(PROPERTY)}"
-    return _made(query, values)[1], _OPERATIONS[query.operation].format(noun)
+    _, value, count = made
+    noun = f"{count} value{'s' if count > 1 else ''} of {(query.column or '').removeprefix(PROPERTY)}"
+    return value, _OPERATIONS[query.operation].format(noun)
 
 
-def _made(query: SetQuery, values: Sequence[SetValue]) -> tuple[Decimal, str]:
-    amounts = [value.amount for value in values]
-    with localcontext(prec=_DIGITS):
-        if query.operation in ("min", "max"):
-            amount = min(amounts) if query.operation == "min" else max(amounts)
-        else:
-            amount = sum(amounts, Decimal(0)) / (len(amounts) if query.operation == "average" else 1)
-        return amount, value_shown(amount, values[0].kind, values[0].unit)
-
-
-def _values(query: SetQuery, rows: _Rows) -> list[SetValue]:
-    """Return the values of the column, all of one kind and unit.
+def _made(query: SetQuery, rows: _Rows) -> tuple[Decimal, str, int] | None:
+    """Return the amount that is made of the values of the column, in words too, and of how many; None: of none.
 
     Raises:
-        SetError: a cell that is not empty cannot be read, or is of another kind.
+        SetError: a cell that is not empty cannot be read, or is of another kind or unit.
     """
-    column = query.column or ""
-    values: list[SetValue] = []
+    column, values = query.column or "", list[SetValue]()
     for cell in filter(None, _cells(rows, column)):
         value = value_of(cell)
         if value is None or value.kind not in (*_ADDED, *(["date"] if query.operation in ("min", "max") else [])):
@@ -369,7 +348,15 @@ def _values(query: SetQuery, rows: _Rows) -> list[SetValue]:
         if values and not are_alike(value, values[0]):
             raise SetError(f"{cell!r} of {column} is of another kind than {values[0].text!r}")
         values.append(value)
-    return values
+    if not values:
+        return None
+    amounts = [value.amount for value in values]
+    with localcontext(prec=_DIGITS):
+        if query.operation in ("min", "max"):
+            amount = min(amounts) if query.operation == "min" else max(amounts)
+        else:
+            amount = sum(amounts, Decimal(0)) / (len(amounts) if query.operation == "average" else 1)
+        return amount, value_shown(amount, values[0].kind, values[0].unit), len(values)
 
 
 def _groups(query: SetQuery, rows: _Rows) -> Iterator[SetGroup]:
@@ -385,8 +372,7 @@ def _groups(query: SetQuery, rows: _Rows) -> Iterator[SetGroup]:
     for name, at in places.items():
         made[name] = Decimal(len(at)), None
         if query.operation in _OPERATIONS:
-            values = _values(query, rows.kept(at))
-            made[name] = _made(query, values) if values else (Decimal("-Infinity"), None)
+            made[name] = (_made(query, rows.kept(at)) or (Decimal("-Infinity"), None))[:2]
     for name in sorted(places, key=lambda name: (-made[name][0], -len(places[name]), name)):
         yield SetGroup(names[name], len(places[name]), made[name][1])
 

@@ -103,9 +103,10 @@ class _Form:
     def messages(self, question: str) -> Sequence[PromptMessage]:
         """Return the prompt: the rules, the names that it may use, the question."""
         known, fence, said = self.vocabulary, Fence.new(), set(self.words.stems)
+        keys = (key for stems, those in known.keys.items() if not said.isdisjoint(stems) for key in those)
         titles = [page.title for page in known.pages if not said.isdisjoint(page.stems)]
         names = {"Spaces": known.spaces, "Labels": sorted(known.labels.values()), "Titles": titles}
-        names |= {"Status": sorted(known.statuses), "Properties": known.keys_with(said)}
+        names |= {"Status": sorted(known.statuses), "Properties": sorted(keys)}
         lines = [f"{name}: {', '.join(map(_harmless, those[:_MOST_NAMES]))}" for name, those in names.items()]
         for number, container in enumerate(self.containers, start=1):
             (page_id, anchor), *_ = container.sections
@@ -143,7 +144,7 @@ class _Form:
     def _dates(self) -> dict[str, str]:
         """The dates of the question, with their words."""
         words, latest, today = self.words, self.vocabulary.latest, date.today()
-        found = ((words.at(at), date_at(words.said, words.at(at), latest, today)) for at in range(len(words)))
+        found = ((start, date_at(words.said, start, latest, today)) for start in words.starts[:-1])
         return {told[1]: words.said[start : told[0]] for start, told in found if told}
 
     def _telling(self) -> set[str]:

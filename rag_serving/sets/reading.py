@@ -21,7 +21,7 @@ from rag_serving.records.sets import Condition, Operation, SetQuery, SetTables
 from rag_serving.sets.doubts import is_doubtful
 from rag_serving.sets.phrases import Fact, Step, covers, date_at, phrase, words_of_phrases
 from rag_serving.sets.row_reading import read_rows
-from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, vocabulary_of
+from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, longest, stemmed, vocabulary_of
 from rag_serving.text.patterns import patterns
 
 _LONGEST = 300  # characters: a longer question asks for more than a set
@@ -29,6 +29,7 @@ _MOST_WORDS = 60
 _LONGEST_PHRASE = 6  # words that pages should mention
 _SHORTEST_TYPO = 6  # letters of a template's word that may be mistyped
 _SENTENCE = re.compile(r"(?<=[.?!;])\s+|\n+")
+_ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 _LETTERS = re.compile(rf"[^\W\d_]{{{_SHORTEST_TYPO},}}")
 _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "LIST": (("operation", "list"),),
@@ -91,7 +92,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Set
         return None
     queries = reader.queries()
     words, vocabulary = reader.words, reader.vocabulary
-    if not queries and not any(vocabulary.series_named(words, start) for start in range(len(words))):
+    if not queries and not any(longest(vocabulary.series, words, start) for start in range(len(words))):
         queries = read_rows(words, tables)
     if len(queries) != 1 or is_doubtful(queries[0], vocabulary) or _is_vague(queries[0], words):
         return None
@@ -183,26 +184,25 @@ class _Reader:
     def _named(self, start: int) -> Iterator[Step]:
         """Yield names that need no phrase before them."""
         vocabulary, words = self.vocabulary, self.words
-        if (label := vocabulary.label_named(words, start)) is not None:
+        if (label := longest(vocabulary.labels, words, start)) is not None:
             yield from self._label(start, *label)
-        elif (series := vocabulary.series_named(words, start)) is not None:
-            end, found = series
-            facts = [("where", Condition("title", "contains", found.name))]
-            facts += [("where", Condition("title", "ne", title)) for title in found.others]
-            yield Step(end, (("noun", words.is_plural(end)), ("kind", found.name), *facts))
+        elif (series := longest(vocabulary.series, words, start)) is not None:
+            end, where = series
+            facts = (("where", each) for each in where)
+            yield Step(end, (("noun", words.is_plural(end)), ("kind", where[0].value), *facts))
         space = vocabulary.space_named(words, start)
-        if space is not None and vocabulary.is_space(words.between(start, space[0])):  # not its beginning alone
+        if space is not None and stemmed(" ".join(words.words[start : space[0]])) in vocabulary.spaces_named:
             yield Step(self._behind("SPACE", space[0]), (("space", space[1]),))
         yield from self._statuses(start)
         end, pages = vocabulary.pages_named(words, start)
         if pages:
             yield Step(self._behind("PAGES", end), (("title", tuple(pages)),))
         keyed = [
-            (end, patterns("sets")[f"{name}_KEYS"])  # `status` for `current state` too
+            (behind, patterns("sets")[f"{name}_KEYS"])  # `status` for `current state` too
             for name in ("OWNER", "STATUS")
-            if (end := words.match(phrase(name), start)) is not None
+            if (behind := words.match(phrase(name), start)) is not None
         ]
-        if (key := vocabulary.keys_named(words, start)) is not None:
+        if (key := longest(vocabulary.keys, words, start)) is not None:
             keyed.append(key)
         for end, keys in keyed:
             yield Step(self._behind("OF", end), (("key", keys),))
@@ -257,13 +257,13 @@ class _Reader:
                 yield from self._phrased(name, at)
         for name, comparison in _DATED.items():
             at = behind(name)
-            found = None if at is None else date_at(words.said, words.at(at), vocabulary.latest, self.today)
-            if found and (end := words.number_at(found[0] + 1)) is not None:
+            found = None if at is None else date_at(words.said, words.starts[at], vocabulary.latest, self.today)
+            if found and (end := words.numbers.get(found[0] + 1)) is not None:
                 changed = (("changed", True),) if name == "NOT_SINCE" else ()
                 yield Step(end, (*changed, ("date", (comparison, found[1]))))
 
     def _labelled(self, start: int) -> Iterator[Step]:
-        if (found := self.vocabulary.label_named(self.words, start)) is not None:
+        if (found := longest(self.vocabulary.labels, self.words, start)) is not None:
             yield Step(found[0], (("where", Condition("label", "eq", found[1])),))
 
     def _page(self, name: str, start: int) -> Iterator[Step]:
@@ -273,11 +273,11 @@ class _Reader:
             return
         end = self._behind("PAGES", end)
         if name == "LINKED_BY":
-            is_linked = "link" in self.words.between(max(0, start - 3), start)
+            is_linked = "link" in " ".join(self.words.words[max(0, start - 3) : start])
             behind = self._behind("LINK", end)
             if is_linked or behind > end:
                 yield Step(end if is_linked else behind, (("linked_from", tuple(pages)),))
-        elif name == "LINKS_TO" or all(map(self.vocabulary.has_pages_below, pages)):
+        elif name == "LINKS_TO" or all(page.page_id in self.vocabulary.ancestors for page in pages):
             yield Step(end, (("links_to" if name == "LINKS_TO" else "above", tuple(pages)),))
 
     def _phrased(self, name: str, start: int) -> Iterator[Step]:
@@ -305,7 +305,8 @@ class _Said:
             said[name].append(value)
         labels = [each.value for each in said["where"] if each.field == "label"]
         self._dated = [Condition("updated", *each) for each in said["date"]]
-        if not said["changed"] and len(labels) == 1 and vocabulary.are_dated(labels[0]):  # by their titles
+        titles = [page.title for page in vocabulary.labelled.get(labels[0], ())] if len(labels) == 1 else []
+        if titles and not said["changed"] and all(map(_ISO_DATE.search, titles)):
             self._dated = [Condition("title", "contains", value) for name, value in said["date"] if name == "eq"]
 
     def query(self) -> SetQuery | None:
@@ -333,7 +334,7 @@ class _Said:
                 column = f"property:{keys[0]}"
         elif said["changed"] and said["column"]:
             column, is_person = said["column"][0], bool(said["who"])
-            if (column == "author") != is_person or (is_person and not vocabulary.author_of(page)):
+            if (column == "author") != is_person or (is_person and not vocabulary.facts_of(page)["author"]):
                 return None
         where = [Condition("title", "eq", page.title)]
         if sum(other.title == page.title for other in vocabulary.pages) > 1:
@@ -368,7 +369,9 @@ class _Said:
     def _is_whole(self) -> bool:
         """Return whether the question names its set, and no part of it is left over."""
         said = self._said
-        linked = bool(said["linked_from"]) and not any(map(self._vocabulary.links_outside, said["linked_from"][0]))
+        known = self._vocabulary
+        links = [link for page in (said["linked_from"] or [()])[0] for link in known.facts_of(page)["links"] or ()]
+        linked = bool(said["linked_from"]) and all(link["page_id"] in known.by_id for link in links)
         has_noun = any(said["noun"]) or said["links_to"] or linked or (said["noun"] and said["order"])
         of_change = [*(each.field for each in self._dated), *(field for field, _ in said["order"])]
         return (

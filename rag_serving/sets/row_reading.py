@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain, dropwhile, takewhile
@@ -75,11 +75,6 @@ class Container:
     texts: Sequence[str] = ()
     columns: tuple[Column, ...] = ()
 
-    def may_know(self, words: Iterable[tuple[str, str]]) -> bool:
-        """Return whether each word, with its stem, is a name or may be in a cell."""
-        named = self.entity | self.names | self.headers
-        return all(stem in named or any(word in text for text in self.texts) for word, stem in words)
-
     def is_named(self, word: str, stem: str) -> bool:
         """Return whether a word is one of the names in another number, and none that is derived from one: `customers`
         are no `customization`, and what was `installed` is no `install`."""
@@ -143,7 +138,7 @@ class _Containers:
                 else each.kind == "headings" or each.names & asked
             )
         )
-        return [container for container in whole if container.may_know(content)]
+        return [each for each in whole if all(_may_know(each, *one) for one in content)]
 
     def named(self, words: QuestionWords) -> list[Container]:
         """Return the containers that go by a word of the question."""
@@ -176,6 +171,11 @@ class _Containers:
         if len({tuple(name for name, _ in row) for row in rows}) == 1:
             container.columns = tuple(_columns(rows))
         return container
+
+
+def _may_know(container: Container, word: str, stem: str) -> bool:
+    named = stem in container.entity | container.names | container.headers
+    return named or any(word in text for text in container.texts)
 
 
 def _hanging(texts: pa.Table) -> Iterator[Container]:
@@ -258,7 +258,10 @@ class _RowReader:
                 yield Step(end, facts)
         for name, comparison in _COMPARED.items():
             if (end := words.match(phrase(name), start)) is not None:
-                yield from (Step(stop, (("compared", (comparison, text)),)) for stop, text in self._amounts(end))
+                stops = range(min(len(words), end + 3), end, -1)
+                amount = next((stop for stop in stops if value_of(words.original(end, stop))), None)
+                if amount:
+                    yield Step(amount, (("compared", (comparison, words.original(end, amount))),))
         if container.kind == "headings" and (end := words.match(phrase("ENTRIES"), start)) is not None:
             yield Step(end, (("name", True), ("plural", True), ("entries", True)))
         is_of_row = any(column.stems == (stem,) for column in container.columns[1:])  # and not of the whole table
@@ -269,12 +272,6 @@ class _RowReader:
                 yield Step(start + len(column.stems), (("column", column.name),))
             if (found := column.values.named(words, start)) is not None:
                 yield Step(found[0], (("value", Condition(column.name, *found[1:])),))
-
-    def _amounts(self, start: int) -> Iterator[tuple[int, str]]:
-        for end in range(min(len(self.words), start + 3), start, -1):
-            if value_of(text := self.words.original(start, end)) is not None:
-                yield end, text
-                return
 
 
 class _Rows:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_serving.records.sets import Operator, SetTables
+from rag_serving.records.sets import Condition, Operator, SetTables
 from rag_serving.sets.cells import normalized, properties_of
 from rag_serving.sets.pages import Phrase, passages_at
 from rag_serving.text.analyzer import stems
@@ -31,7 +31,6 @@ _KEY = re.compile(
 )
 _CONNECTING = ("and", "of", "for", "und", "für", "von")
 _KIND = re.compile(r"\w+ ?[-:#–\d]")
-_ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 KINDS = ("page", "document")
 """Of pages that questions are about: their comments and attachments have names of their own."""
 _MOST_NAMED = 1_000  # pages that words name together: of more, none is meant
@@ -50,28 +49,16 @@ class QuestionWords:
         self.spans = [match.span() for match in found]
         self.stems = _stems(self.words)
         self.said = " ".join(self.words)
-        self._at = list(accumulate((len(word) + 1 for word in self.words), initial=0))
-        self._number = {at: number for number, at in enumerate(self._at)}
+        self.starts = list(accumulate((len(word) + 1 for word in self.words), initial=0))  # places in `said`
+        self.numbers = {at: number for number, at in enumerate(self.starts)}  # by them, that behind the last as well
 
     def __len__(self) -> int:
         return len(self.words)
 
     def match(self, pattern: re.Pattern[str], start: int) -> int | None:
         """Return the word after a phrase that begins at a word; None if the phrase is not there."""
-        match = pattern.match(self.said, self._at[start])
-        return None if match is None else self._number.get(match.end() + 1)
-
-    def at(self, number: int) -> int:
-        """Return where a word begins in `said`."""
-        return self._at[number]
-
-    def number_at(self, at: int) -> int | None:
-        """Return the word that begins at a place of `said`; the number of words behind the last."""
-        return self._number.get(at)
-
-    def between(self, start: int, end: int) -> str:
-        """Return words in lower case with one space between them."""
-        return " ".join(self.words[start:end])
+        match = pattern.match(self.said, self.starts[start])
+        return None if match is None else self.numbers.get(match.end() + 1)
 
     def is_plural(self, end: int) -> bool:
         """Return whether the word before a place has the form of a plural."""
@@ -140,21 +127,22 @@ class Vocabulary:
         self.by_id = {page.page_id: page for page in self.pages}
         self.spaces = sorted(set(spaces))
         pairs = sorted(set(zip(told["space_name"], spaces, strict=True)), key=str)
-        self._spaces = {stemmed(name or key): key for name, key in pairs} | {stemmed(key): key for key in self.spaces}
-        self._labelled, self._holding = defaultdict[str, list[NamedPage]](list), defaultdict[str, set[NamedPage]](set)
+        self.spaces_named = {stemmed(name or key): key for name, key in pairs}
+        self.spaces_named |= {stemmed(key): key for key in self.spaces}
+        self.labelled, self._holding = defaultdict[str, list[NamedPage]](list), defaultdict[str, set[NamedPage]](set)
         self._titled = defaultdict[tuple[str, ...], set[NamedPage]](set)
         for page, labels in zip(self.pages, told["labels"], strict=True):
             self._titled[page.stems].add(page)
             for label in labels or ():
-                self._labelled[label].append(page)
+                self.labelled[label].append(page)
             for stem in page.stems:
                 self._holding[stem].add(page)
-        self.labels = {stemmed(label): label for label in sorted(self._labelled, reverse=True)}
-        self.series = series_of(titles)
+        self.labels = {stemmed(label): label for label in sorted(self.labelled, reverse=True)}
+        self.series = _series_of(titles)
         self.statuses = frozenset(filter(None, pages["status"].to_pylist()))
         times = [time for time in pages["updated_at"].to_pylist() if time]
         self.latest = max(times).date() if times else date.today()
-        self._ancestors = {str(page_id) for ids in pages["ancestors"].to_pylist() for page_id in ids or ()}
+        self.ancestors = {str(page_id) for ids in pages["ancestors"].to_pylist() for page_id in ids or ()}
         self._properties: dict[str, tuple[Values, frozenset[str]]] = {}
 
     def pages_named(self, words: QuestionWords, start: int) -> tuple[int, list[NamedPage]]:
@@ -174,18 +162,10 @@ class Vocabulary:
                 return end, sorted(named)
         return start, []
 
-    def label_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
-        """Return the label that the longest run of words from a place is."""
-        return _longest(self.labels, words, start)
-
-    def series_named(self, words: QuestionWords, start: int) -> tuple[int, PageSeries] | None:
-        """Return the series of titles that words from a place name."""
-        return _longest(self.series, words, start)
-
     def space_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
         """Return the space whose key or name is at a place, or whose key begins the word there (`engineering` of
         ENG)."""
-        if (found := _longest(self._spaces, words, start)) is not None:
+        if (found := longest(self.spaces_named, words, start)) is not None:
             return found
         begun = [key for key in self.spaces if len(key) > 2 and words.words[start].startswith(key.casefold())]
         return (start + 1, begun[0]) if len(begun) == 1 else None
@@ -193,48 +173,36 @@ class Vocabulary:
     def values_of(self, key: str) -> tuple[Values, frozenset[str]]:
         """Return the values of a page property, and the pages that have it."""
         if key not in self._properties:
-            passages = passages_at(self.tables, np.array(self._keys[1].get(key, ()), int))
+            passages = passages_at(self.tables, np.array(self._rows_of_keys.get(key, ()), int))
             parts = [part for passage in passages for part in properties_of(passage, key)]
             parts = [part for part in parts if part.passage.page_id in self.by_id]
             pages = frozenset(part.passage.page_id for part in parts)
             self._properties[key] = Values(part.cells[0][1] for part in parts), pages
         return self._properties[key]
 
-    def keys_named(self, words: QuestionWords, start: int) -> tuple[int, tuple[str, ...]] | None:
-        """Return the property keys that the longest run of words from a place is."""
-        return _longest(self._keys[0], words, start)
-
-    def keys_with(self, said: set[str]) -> list[str]:
-        """Return the property keys that have one of some stems."""
-        return sorted(key for stems_of, keys in self._keys[0].items() if not said.isdisjoint(stems_of) for key in keys)
+    @cached_property
+    def keys(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+        """Possible keys of properties, by their stems."""
+        by_words: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for key in sorted(self._rows_of_keys):
+            by_words[stemmed(key)] = (*by_words.get(stemmed(key), ()), key)
+        by_words.pop((), None)
+        return by_words
 
     @cached_property
-    def _keys(self) -> tuple[Mapping[tuple[str, ...], tuple[str, ...]], Mapping[str, Sequence[int]]]:
-        """Possible keys of properties, by their words, and their passages."""
+    def _rows_of_keys(self) -> Mapping[str, Sequence[int]]:
         texts = self.tables.texts["text"]
         places = pc.indices_nonzero(pc.match_substring_regex(texts, _KEY.pattern))
         rows: dict[str, list[int]] = defaultdict(list)
         for row, text in zip(places.to_pylist(), texts.take(places).to_pylist(), strict=True):
             for key in {match[1] for match in _KEY.finditer(text)}:
                 rows[normalized(key)].append(row)
-        by_words: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for key in sorted(rows):
-            by_words[stemmed(key)] = (*by_words.get(stemmed(key), ()), key)
-        by_words.pop((), None)
-        return by_words, rows
+        return rows
 
     def has(self, word: str) -> bool:
         """Return whether a word is in the name of a page, a label or a space."""
         stem = stems([word])[0]
-        return stem in self._holding or any(stem in names for names in (*self.labels, *self._spaces))
-
-    def is_space(self, said: str) -> bool:
-        """Return whether words are the key or the name of a space."""
-        return stemmed(said) in self._spaces
-
-    def has_pages_below(self, page: NamedPage) -> bool:
-        """Return whether other pages lie below a page."""
-        return page.page_id in self._ancestors
+        return stem in self._holding or any(stem in names for names in (*self.labels, *self.spaces_named))
 
     def has_title(self, said: tuple[str, ...]) -> bool:
         """Return whether words follow one another in a title."""
@@ -250,28 +218,17 @@ class Vocabulary:
         ends, begins = slice(-1, None), slice(1)
         kinds = [
             page.stems[ends] == said or (page.stems[begins] == said and _KIND.match(page.title) is not None)
-            for page in self._labelled[label]
+            for page in self.labelled[label]
         ]
         return 2 * sum(kinds) >= len(kinds)
 
-    def are_dated(self, label: str) -> bool:
-        """Return whether the titles of all pages with a label have a date."""
-        return all(_ISO_DATE.search(page.title) for page in self._labelled[label])
-
-    def author_of(self, page: NamedPage) -> str:
-        """Return the author of a page's version; empty if the source does not give one."""
-        return str(self._row(page)["author"] or "")
-
-    def links_outside(self, page: NamedPage) -> bool:
-        """Return whether a page links to what is no page that its reader may see."""
-        return any(link["page_id"] not in self.by_id for link in self._row(page)["links"] or ())
-
-    def _row(self, page: NamedPage) -> Mapping[str, Any]:
+    def facts_of(self, page: NamedPage) -> Mapping[str, Any]:
+        """Return the row of PAGE_FACTS of a page."""
         row: Mapping[str, Any] = self._facts.slice(self.pages.index(page), 1).to_pylist()[0]
         return row
 
 
-def _longest(names: Mapping[tuple[str, ...], Made], words: QuestionWords, start: int) -> tuple[int, Made] | None:
+def longest(names: Mapping[tuple[str, ...], Made], words: QuestionWords, start: int) -> tuple[int, Made] | None:
     """Return the end of the longest run of words from a place that is a name, and what has it."""
     for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
         if (found := names.get(tuple(words.stems[start:end]))) is not None:
@@ -279,18 +236,11 @@ def _longest(names: Mapping[tuple[str, ...], Made], words: QuestionWords, start:
     return None
 
 
-class PageSeries(NamedTuple):
-    """Pages whose titles are numbered alike: the words before the number, and titles that have them and are none."""
-
-    name: str
-    others: tuple[str, ...]
-
-
-def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], PageSeries]:
-    """Return the series among titles by the stems of their names: at least two numbers."""
+def _series_of(titles: Sequence[str]) -> dict[tuple[str, ...], tuple[Condition, ...]]:
+    """Return the pages whose titles are numbered alike, at least two, by the stems of the words before the number: they
+    have these words, and are none of the others that have them."""
     members: dict[tuple[str, ...], dict[str, list[tuple[bool, str]]]] = defaultdict(lambda: defaultdict(list))
     spelt: dict[tuple[str, ...], str] = {}
-    titles = list(titles)
     for title in titles:
         if match := _SERIES.match(title):
             name = stemmed(match["name"])
@@ -300,8 +250,9 @@ def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], PageSeries]:
     for name, numbers in members.items():
         if len(numbers) > 1:
             inside = {title for those in numbers.values() for sign, title in those if sign == min(those)[0]}
-            having = (title for title in titles if _has_run(stemmed(title), name))
-            found[name] = PageSeries(spelt[name], tuple(sorted({title for title in having if title not in inside})))
+            others = {title for title in titles if title not in inside and _has_run(stemmed(title), name)}
+            conditions = (Condition("title", "ne", title) for title in sorted(others))
+            found[name] = Condition("title", "contains", spelt[name]), *conditions
     return found
 
 
