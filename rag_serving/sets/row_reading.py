@@ -43,6 +43,7 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
 }
 _COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}
 _UNSAID = frozenset(stems(sorted(STOP_WORDS)))
+_NO_VALUE = _UNSAID | {"no", "not", "none", "all", "any"}  # words that mean no cell which is written so
 
 
 class Column(NamedTuple):
@@ -78,7 +79,8 @@ class Container:
     def is_named(self, word: str, stem: str) -> bool:
         """Return whether a word is one of the names in another number, and none that is derived from one: `customers`
         are no `customization`, and what was `installed` is no `install`."""
-        return stem in self.entity | self.names and any(_is_same(word, one) for one in self.spelt)
+        is_known = stem in self.entity | self.names and stem not in _UNSAID
+        return is_known and any(_is_same(word, one) for one in self.spelt)
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -269,8 +271,10 @@ class _RowReader:
             yield Step(start + 1, (("name", stem in container.entity), ("plural", words.is_plural(start + 1))))
         for column in container.columns:
             if column.stems and tuple(words.stems[start : start + len(column.stems)]) == column.stems:
-                yield Step(start + len(column.stems), (("column", column.name),))
-            if (found := column.values.named(words, start)) is not None:
+                end = start + len(column.stems)
+                yield Step(end, (("column", column.name), ("plural", words.is_plural(end))))
+            found = column.values.named(words, start)
+            if found is not None and not _NO_VALUE.issuperset(words.stems[start : found[0]]):
                 yield Step(found[0], (("value", Condition(column.name, *found[1:])),))
 
 
@@ -322,11 +326,14 @@ class _Rows:
         return ("name", True) in asked or bool(asked and asked[0][0] == "column")
 
     def _is_compound(self) -> bool:
-        """Return whether the noun of the question ends with the name of a column, as `error codes` does, and `codes are
-        retriable` does not."""
-        kinds = [name for name, _ in self._facts if name not in ("operation", "plural")]
-        kinds = list(dropwhile(lambda name: name == "gap", kinds))
-        return kinds[:2] == ["name", "column"] or kinds[:3] == ["name", "name", "column"]
+        """Return whether the noun of the question ends with the name of a column, as `error codes` does, and neither
+        `codes are retriable` nor `modules supported`."""
+        facts = list(dropwhile(lambda fact: fact[0] == "gap", (fact for fact in self._facts if fact[0] != "operation")))
+        names = [name for name, _ in facts if name != "plural"]
+        if names[:2] != ["name", "column"] and names[:3] != ["name", "name", "column"]:
+            return False
+        column = next(place for place, (name, _) in enumerate(facts) if name == "column")
+        return facts[column + 1] == ("plural", True)
 
     def _conditions(self) -> tuple[tuple[Condition, ...] | None, list[str]]:
         """Return the conditions, and the columns named beside them; None if one is ambiguous."""

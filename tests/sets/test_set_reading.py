@@ -159,6 +159,40 @@ def test_a_set_of_which_nothing_is_doubtful_is_taken() -> None:
         assert read_set(near, DOUBTFUL, TODAY), near
 
 
+SERVICES = "| Service | Critical | Owner |\n|---|---|---|\n| Berth | Only at night | Rosa |\n| Gate | No | Jin |"
+UNLIKE = set_tables(
+    {
+        "1": [Piece(SERVICES, ("Services",)), Piece("- Pick a colour.\n- Send it to us.", ("Custom colours",)),
+              Piece("1. Fetch it\n2. Start it", ("To install a release",))],
+        "2": [Piece(f"{SERVICES}\n\n| Alarm | Level |\n|---|---|\n| Fire | 1 |", ("Sirens",))],
+        "3": ["- Home\n- Guides", Piece("- Red", ("Light",)), Piece("- Blue", ("Dark",))],
+        "4": [Piece("- We write short sentences.", ("First",)), Piece("- Red", ("Second",))],
+    },
+    **{"1": {"title": "Gates"}, "2": {"title": "Alarms"}, "3": {"title": "Colour guides"}, "4": {"title": "Styles"}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("question", "count"),
+    [
+        ("which services are there", 2),
+        ("list all services of Rosa", 1),
+        ("which services are critical", None),  # `Only at night`
+        ("list all services critical", None),
+        ("which services have no owner", None),
+        ("how many customers are there", None),  # `Custom colours`
+        ("how many releases were installed", None),  # steps
+        ("which sirens are there", None),  # two tables
+        ("how many colour guides are there", None),  # where to go, and colours
+        ("list all styles", None),  # a sentence
+    ],
+)
+def test_what_only_resembles_a_name_is_no_set(question: str, count: int | None) -> None:
+    query = read_set(question, UNLIKE, TODAY)
+    found = None if query is None else len(execute(query, UNLIKE, "g").members)
+    assert found == count
+
+
 def test_what_hangs_under_a_longer_heading_is_something_else() -> None:
     tables = set_tables(
         {
