@@ -18,7 +18,7 @@ _SMALL = SMALL if os.environ.get("CITELOCK_GROWTH") == "1" else 400
 # Patterns that are made of a local variable. Those of the first three are results of the walk all the same.
 _MADE_AT_RUN_TIME = {
     "citelock_sites.sphinx": "a glob of at most four wildcards on names of files",
-    "citelock_sites.sphinx_config": "the same",
+    "citelock_sites.sphinx_index": "the same",
     "rag_serving.text.question_types": "of a table of this module; its values are walked",
     "rag_serving.text.analyzer": "the same",
     "rag_serving.caching.answers": "the same",

@@ -11,8 +11,8 @@ import pyarrow as pa
 from qdrant_client import QdrantClient
 
 from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner
-from citelock_stores.remote.stored import pack_table, point_id
-from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
+from citelock_stores.qdrant.points import point_id
+from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS, pack_table
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config
 from support.synthetic import TENANT

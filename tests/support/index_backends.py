@@ -14,7 +14,7 @@ import psycopg
 from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.publisher import Publisher
 from citelock_stores.publishing.postgres import publish_generation
-from citelock_stores.remote.aliases import AliasedDatabase
+from citelock_stores.qdrant.store import QdrantDatabase
 from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index, Indexing
@@ -159,7 +159,7 @@ def publish_in_postgres(config: Config, tenant: str, generation_id: str) -> None
 def publish_under_alias(config: Config, tenant: str, generation_id: str) -> None:
     """The same in Qdrant."""
     database = open_database(config)
-    assert isinstance(database, AliasedDatabase)
+    assert isinstance(database, QdrantDatabase)
     publisher = database.publisher(Store(config.home), tenant)
     try:
         if generation_id in {one.id for one in publisher.generations()}:

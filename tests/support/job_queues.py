@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from citelock_scale.embedding_jobs.opening import open_payloads, open_worker
 from citelock_scale.embedding_jobs.queue import EmbeddingText, JobClaim, JobQueue
-from citelock_scale.embedding_jobs.waiting import Pending
+from citelock_scale.embedding_jobs.waiting import Pending, open_payloads, open_worker
 from citelock_scale.embedding_jobs.worker import Worker
 from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.secret import Seal

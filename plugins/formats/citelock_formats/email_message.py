@@ -1,8 +1,4 @@
-"""E-mails as files (EML, MSG): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676).
-
-Belongs here: which part of a message is its text, which of it answers and which is quoted, messages within messages.
-Does not belong here: the text of what is attached (`files.file_text`), the form of MSG (`outlook_message`).
-"""
+"""E-mails as files (EML, MSG): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676)."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.file_text import web_page
 from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
 from rag_assets.steps.formats.blocks import clean
-from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
+from rag_assets.steps.formats.element_tree import PageError, parse_html
 from rag_assets.steps.formats.tables import row_line
 
 _ATTRIBUTION = re.compile(
@@ -328,7 +324,14 @@ def without_quoted_elements(html: str) -> tuple[str, int]:
         return html, 0
     begins = root.xpath(_BEGINS)[:1]
     for begin in begins:
-        _drop_rest(begin)
+        # Take an element and all that follows it from its tree
+        node = begin
+        while (above := node.getparent()) is not None:
+            for later in list(node.itersiblings()):
+                above.remove(later)
+            node.tail = None
+            node = above
+        begin.drop_tree()
     found = root.xpath(_QUOTED)
     inner = {one for each in found for one in each.iterdescendants()}
     outer = [one for one in found if one not in inner]
@@ -336,14 +339,3 @@ def without_quoted_elements(html: str) -> tuple[str, int]:
         element.drop_tree()
     said = [one for one in outer if "moz-cite-prefix" not in (one.get("class") or "")]
     return str(etree.tostring(root, encoding="unicode", method="html")), len(begins) + len(said)
-
-
-def _drop_rest(begin: Element) -> None:
-    """Take an element and all that follows it from its tree."""
-    node = begin
-    while (above := node.getparent()) is not None:
-        for later in list(node.itersiblings()):
-            above.remove(later)
-        node.tail = None
-        node = above
-    begin.drop_tree()

@@ -1,8 +1,4 @@
-"""EPUB books: the chapters in the order of the spine, under the titles of the navigation.
-
-Belongs here: package document, spine, navigation, what is no text of the book (EPUB 3.3, OPF 2.0.1).
-Does not belong here: unpacking (`files.zip_members`), what elements of a chapter mean (`formats.html`).
-"""
+"""EPUB books: the chapters in the order of the spine, under the titles of the navigation."""
 
 from __future__ import annotations
 
@@ -199,7 +195,11 @@ def _chapter_html(text: str) -> str:
             picture.attrib.clear()  # counted where the chapter is read
     for link in root.iter("a"):
         if _is_note_mark(link):
-            _bracket(link)
+            # Set a note's number in brackets, which no word has
+            words = _words(link)
+            for child in list(link):
+                link.remove(child)
+            link.text = f"[{words.strip('[]')}]" if words else None
     for element in root.iter("aside"):
         element.tag = "div"  # a box beside the text is text of a book
     body = root.find("body")
@@ -213,14 +213,6 @@ def _is_note_mark(link: Element) -> bool:
     above = link.getparent()
     is_raised = (above is not None and above.tag == "sup") or any(one.tag == "sup" for one in link)
     return is_raised and (link.get("href") or "").rpartition("#")[1] == "#"
-
-
-def _bracket(link: Element) -> None:
-    """Set a note's number in brackets, which no word has."""
-    words = _words(link)
-    for child in list(link):
-        link.remove(child)
-    link.text = f"[{words.strip('[]')}]" if words else None
 
 
 def _xhtml(text: str) -> Element:

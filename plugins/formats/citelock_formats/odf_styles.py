@@ -1,8 +1,4 @@
-"""Styles of OpenDocument files: which are headings, code, hidden; how lists and headings are numbered.
-
-Belongs here: styles and list styles of both parts, counters of headings.
-Does not belong here: text, cells.
-"""
+"""Styles of OpenDocument files: which are headings, code, hidden; how lists and headings are numbered."""
 
 from __future__ import annotations
 

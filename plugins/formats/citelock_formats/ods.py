@@ -1,8 +1,4 @@
-"""ODS files: what an OpenDocument spreadsheet says, sheet by sheet.
-
-Belongs here: sheets, rows and cells, also repeated and hidden ones.
-Does not belong here: tables of a sheet (`office.pages`).
-"""
+"""ODS files: what an OpenDocument spreadsheet says, sheet by sheet."""
 
 from __future__ import annotations
 
@@ -87,16 +83,13 @@ class _OpenRows:
                     self.hidden_columns.add(place)
                 else:
                     yield place, text
-            self._merge(cell, number, column)
+            columns = small_int(cell.get(f"{TABLE}number-columns-spanned")) or 1
+            rows = small_int(cell.get(f"{TABLE}number-rows-spanned")) or 1
+            if columns > 1 or rows > 1:
+                self._merged.append(MergedCell(number, column, number + rows - 1, column + columns - 1))
             column += times
             if column >= COLUMNS_MAX:
                 return
-
-    def _merge(self, cell: Element, row: int, column: int) -> None:
-        columns = small_int(cell.get(f"{TABLE}number-columns-spanned")) or 1
-        rows = small_int(cell.get(f"{TABLE}number-rows-spanned")) or 1
-        if columns > 1 or rows > 1:
-            self._merged.append(MergedCell(row, column, row + rows - 1, column + columns - 1))
 
 
 def _text(text: OpenText, cell: Element) -> str:
@@ -110,7 +103,6 @@ def _text(text: OpenText, cell: Element) -> str:
 
 
 def _hidden_columns(table: Element) -> set[int]:
-    """Return the columns that are not displayed."""
     hidden: set[int] = set()
     place = 0
     for column in _columns(table):

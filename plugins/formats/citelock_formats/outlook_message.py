@@ -1,8 +1,4 @@
-"""Messages as Outlook keeps them in files (MSG): as the e-mail that they are (MS-OXMSG, MS-OXPROPS, MS-CFB).
-
-Belongs here: properties, recipients, attached files and messages of a compound file, which body is the message's, RTF
-as Outlook compresses it (MS-OXRTFCP). Does not belong here: what is shown of an e-mail (`email_message`).
-"""
+"""Messages as Outlook keeps them in files (MSG): as the e-mail that they are (MS-OXMSG, MS-OXPROPS, MS-CFB)."""
 
 from __future__ import annotations
 
@@ -276,7 +272,6 @@ def _body(content: bytes, subtype: str, declared: str) -> Message:
 
 
 def _fill(part: Message, content: bytes) -> None:
-    """Make bytes the payload of a part."""
     part["Content-Transfer-Encoding"] = "8bit"
     part.set_payload(content.decode("ascii", "surrogateescape"))
 

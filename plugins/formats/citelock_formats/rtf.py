@@ -1,8 +1,4 @@
-"""RTF files: what a rich text says, in blocks.
-
-Belongs here: paragraphs, lists, cells, notes, fields. Does not belong here: syntax,
-groups, styles, columns of tables (`rtf_parts`).
-"""
+"""RTF files: what a rich text says, in blocks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Parts of RTF: tokens, group state, fonts and styles, tables whose cells end at an edge.
-
-Belongs here: the syntax of RTF 1.9, destinations that are no text, the meaning of a paragraph's style, a font's
-encoding, merged cells, columns by their edges. Does not belong here: a document's text (`rtf`).
-"""
+"""Parts of RTF: tokens, group state, fonts and styles, tables whose cells end at an edge."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The budget of one tenant: what may still be done, and what was used.
 
-Belongs here: refusing and warning by limits of minutes and days, what is counted while the database is away. Does not
-belong here: the database (`telemetry.usage`), HTTP (`api.errors`), which model costs what (`config.models.Price`).
-
 A question, or a document, is counted before it is worked on, in the transaction that looks at the limits: of several
 processes no two get the last one. Tokens and money are known afterwards: what is under way when a limit is reached is
 finished. A process that is killed loses what its questions under way had used.

@@ -1,7 +1,5 @@
 """Erasing a tenant: listing its data, deleting it, verifying, and the signed proof of all three.
 
-Belongs here: the order, the record that survives a killed process. Does not belong here: commands.
-
 Before anything is deleted, a signed record lists it. A killed process leaves the record, and the next one resumes from
 it. The proof is the same record, once nothing is left.
 """
@@ -13,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from sqlalchemy import Connection, Engine, Table, delete, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnElement
@@ -27,10 +26,13 @@ from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.caching.memory import mark_forgotten
-from rag_serving.config.loading import Config
+from rag_serving.cli.group import UsageError
+from rag_serving.cli.options import AsJson, ConfigPath, chosen_tenant
+from rag_serving.config.loading import Config, load_config
 from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
 from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.escaping.targets import for_json, for_terminal_line
 from rag_serving.indexes.databases import PublishedError, RemoteError, open_database
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
 from rag_serving.shared_home import shared_home
@@ -40,6 +42,48 @@ from rag_serving.telemetry.tables import METADATA as TELEMETRY
 from rag_serving.telemetry.tables import error_line, open_engine
 from rag_serving.telemetry.usage import JOBS_METADATA as JOBS
 from rag_serving.telemetry.usage import METADATA as BUDGETS
+
+
+def command(
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant.")],
+    is_meant: Annotated[bool, typer.Option("--yes", help="Remove it; without this, only show what there is.")] = False,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove everything that is kept of a tenant, with a signed proof. Nothing of it can be brought back.
+
+    \b
+    citelock erase --tenant acme          shows what there is
+    citelock erase --tenant acme --yes
+
+    Generations, in the database of `index` too, caches, tables of its sources, uploads, receipts, sessions, telemetry,
+    keys, jobs and its audit log go. Stop its builds and servers before, take it out of the configuration afterwards. A
+    run that was killed is finished by the next one.
+    """
+    from citelock_governance.erasing import TenantErasure
+
+    settings = load_config(config)
+    erasure = TenantErasure(settings, chosen_tenant(settings, tenant))
+    if not is_meant and as_json:
+        typer.echo(for_json({"tenant": tenant, "found": erasure.found()}))
+        return
+    if not is_meant:
+        found = erasure.found()
+        for name, counts in found["rows"].items():
+            for table, count in counts.items():
+                typer.echo(for_terminal_line(f"{name}, {table}: {count}"))
+        for folder, size in found["folders"].items():
+            typer.echo(for_terminal_line(f"{folder}: {size['files']} files, {size['bytes']} bytes"))
+        raise UsageError(f"nothing was removed; --yes removes all of {tenant} for good")
+    proof = erasure.erase()
+    if as_json:
+        typer.echo(for_json(proof))
+        return
+    rows = sum(count for counts in proof["removed"]["rows"].values() for count in counts.values())
+    files = sum(size["files"] for size in proof["removed"]["folders"].values())
+    typer.echo(for_terminal_line(f"{tenant}: removed {rows} rows and {files} files; the proof is {proof['file']}"))
+    for line in proof["not_covered"]:
+        typer.echo(for_terminal_line(f"not covered: {line}"), err=True)
 
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
@@ -124,7 +168,6 @@ def _existing(connection: Connection) -> list[Table]:
 
 
 def _of(table: Table, tenant: str) -> ColumnElement[bool]:
-    """Return the condition on the rows of a tenant."""
     sessions = select(SESSIONS.c.id).where(SESSIONS.c.tenant == tenant)
     if table is QUERIES:
         return QUERIES.c.session_id.in_(sessions)
@@ -288,7 +331,6 @@ class TenantErasure:
                 engine.dispose()
 
     def _paths(self) -> list[Path]:
-        """Return the folders and files of the tenant that are there."""
         home = self._store.home
         audit = home / "audit"
         paths = [self._store.tenant(self._tenant)]

@@ -1,8 +1,4 @@
-"""`citelock forget`: arguments and printing.
-
-Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`,
-`conversations.sessions`), keys (`api_keys.store`), pseudonyms (`audit.persons`), servers' memory (`caching.memory`).
-"""
+"""`citelock forget`: arguments and printing."""
 
 from __future__ import annotations
 

@@ -1,31 +1,22 @@
-"""Sites of Docusaurus: documents of all versions, pages, their ids and addresses.
-
-Belongs here: settings, ids and slugs of documents, which files are pages, a page's text.
-Does not belong here: ids of headings (`docusaurus_headings`), sidebars (`docusaurus_sidebars`), MDX (`mdx`), reading
-JavaScript (`js_values`).
-"""
+"""Sites of Docusaurus: documents of all versions, pages, their ids and addresses."""
 
 from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from citelock_sites.docusaurus_headings import set_docusaurus_ids
-from citelock_sites.docusaurus_sidebars import (
-    Folders,
-    SidebarDocument,
-    SidebarPosition,
-    is_index,
-    ordered,
-    without_number,
-)
 from citelock_sites.js_values import JsError, exported
-from citelock_sites.mdx import Mdx, partials_of
+from citelock_sites.mdx import PART, Mdx, partials_of
 from rag_assets.sources.sites.front_matter import FrontMatter, YamlError, read_yaml, split_front_matter
 from rag_assets.sources.sites.markdown_page import (
+    HEADINGS,
+    RAW,
+    GithubSlugger,
     heading_title,
     markdown_body,
     markdown_main,
@@ -34,6 +25,204 @@ from rag_assets.sources.sites.markdown_page import (
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+
+_DIRECTIVE = re.compile(r"(?<!:):[^\W\d_][\w-]*(?<![-_])(?![\w:-])")
+
+
+def set_docusaurus_ids(main: Element) -> None:
+    """Give headings their ids, those of inserted files as if each were a page; headings written as HTML get none.
+
+    The theme shows headings of level 1 without an id.
+    """
+    sluggers: dict[Element | None, GithubSlugger] = {}
+    for heading in main.iter(*HEADINGS):
+        if heading.attrib.pop(RAW, None) is None and not heading.get("id"):
+            part = next((above for above in heading.iterancestors("div") if PART in above.attrib), None)
+            heading.set("id", sluggers.setdefault(part, GithubSlugger()).slug(_heading_text(heading)))
+        if heading.tag == "h1":
+            heading.attrib.pop("id", None)
+    for part in main.xpath(f".//div[@{PART}]"):
+        part.drop_tag()
+
+
+def _heading_text(heading: Element) -> str:
+    """Return the words of a heading as mdast has them: descriptions of pictures included, without marks of footnotes
+    and anything like a directive (`:name`)."""
+    if heading.find(".//img") is not None or heading.find(".//sup") is not None:
+        heading = deepcopy(heading)
+        for image in heading.xpath(".//img"):
+            image.tag, image.text = "span", image.get("alt") or ""
+        for mark in heading.xpath(".//sup[starts-with(@class, 'footnote')]"):
+            mark.drop_tree()
+    if not any(":" in text for text in heading.itertext()):
+        return "".join(heading.itertext()).strip()
+    parts = []
+    for text in heading.xpath(".//text()"):
+        above = text.getparent() if text.is_text else text.getparent().getparent()
+        parts.append(str(text) if above.tag == "code" else _DIRECTIVE.sub("", str(text)))
+    return "".join(parts).strip()
+
+
+_NUMBERED = re.compile(r"(\d+)\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
+_NOT_NUMBERED = re.compile(r"(?:\d{2}|\d{4})[-_.]\d{2}(?:[-_.](?:\d{2}|\d{4}))?.*|\d+[-_.]\d+.*", re.DOTALL)
+_DEPTH_MAX = 40
+
+
+@dataclass(frozen=True)
+class SidebarDocument:
+    """A document of one version of one set of documents."""
+
+    name: str  # of its file
+    path: str  # of its file below the folder of the version
+    id: str  # with its folders
+    slug: str
+    title: str
+    position: float | None = None
+
+
+@dataclass(frozen=True)
+class SidebarPosition:
+    """A document in a sidebar: the documents of the categories above it, and the label of the outermost one."""
+
+    document: SidebarDocument
+    parents: tuple[str, ...] = ()
+    category: str | None = None
+
+
+@dataclass(frozen=True)
+class _SidebarPlace:
+    """The position of a sidebar's items."""
+
+    parents: tuple[str, ...] = ()
+    category: str | None = None  # label of the outermost category
+    depth: int = 0
+
+    def below(self, label: str | None, document: SidebarDocument | None) -> _SidebarPlace:
+        """Return the place inside a category; `document`: the category's own page."""
+        parents = (*self.parents, document.name) if document is not None else self.parents
+        return _SidebarPlace(parents, self.category or label, self.depth + 1)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The settings for turning folders into categories, by their path below the version's folder."""
+
+    documents: Sequence[SidebarDocument]
+    settings: Mapping[str, Mapping[str, Any]]  # of `_category_.json`
+
+
+def without_number(name: str) -> tuple[str, float | None]:
+    """Return a name without the number before it (`02-setup` is `setup`, 2), as Docusaurus' own parser does: dates and
+    versions are no numbers."""
+    match = None if _NOT_NUMBERED.fullmatch(name) else _NUMBERED.fullmatch(name)
+    return (match[2], float(match[1][:9])) if match else (name, None)
+
+
+def is_index(path: str) -> bool:
+    """Return whether a document represents its folder: `index`, `README`, or named like it."""
+    folder, base = posixpath.split(path)
+    stem = without_number(posixpath.splitext(base)[0])[0].lower()
+    return stem in ("index", "readme") or (bool(folder) and stem == posixpath.basename(folder).lower())
+
+
+def ordered(sidebars: Any, folders: Folders) -> list[SidebarPosition]:
+    """Return the documents of all sidebars in order, each at its first position.
+
+    Args:
+        sidebars: as `sidebars.js` exports them; anything but a mapping is one made of all folders.
+        folders: the material of such sidebars.
+    """
+    by_id = {document.id: document for document in folders.documents}
+    if not isinstance(sidebars, dict):
+        sidebars = {"docs": [{"type": "autogenerated", "dirName": "."}]}
+    placed: dict[str, SidebarPosition] = {}
+    for items in sidebars.values():
+        for one in _items(items, _SidebarPlace(), by_id, folders):
+            placed.setdefault(one.document.name, one)
+    return list(placed.values())
+
+
+def _items(
+    items: Any, place: _SidebarPlace, by_id: Mapping[str, SidebarDocument], folders: Folders
+) -> Iterator[SidebarPosition]:
+    if isinstance(items, dict):  # the short form: labels with their items
+        items = [{"type": "category", "label": label, "items": below} for label, below in items.items()]
+    for item in items if isinstance(items, list) and place.depth < _DEPTH_MAX else ():
+        if isinstance(item, str):
+            item = {"type": "doc", "id": item}
+        if not isinstance(item, dict):
+            continue
+        match item.get("type"):
+            case "doc" | "ref":
+                if document := by_id.get(str(item.get("id"))):
+                    yield SidebarPosition(document, place.parents, place.category)
+            case "category":
+                yield from _sidebar_category(item, place, by_id, folders)
+            case "autogenerated":
+                folder = str(item.get("dirName") or ".").strip("/")
+                top = _SidebarPlace(place.parents, place.category)
+                yield from _generated("" if folder == "." else folder, top, folders)
+            case None:
+                yield from _items(dict(item), replace(place, depth=place.depth + 1), by_id, folders)
+
+
+def _sidebar_category(
+    item: Mapping[str, Any], place: _SidebarPlace, by_id: Mapping[str, SidebarDocument], folders: Folders
+) -> Iterator[SidebarPosition]:
+    link = item.get("link")
+    document = by_id.get(str(link.get("id"))) if isinstance(link, dict) and link.get("type") == "doc" else None
+    label = str(item.get("label") or "") or None
+    if document is not None:
+        yield SidebarPosition(document, place.parents, place.category or label)
+    yield from _items(item.get("items"), place.below(label, document), by_id, folders)
+
+
+def _generated(folder: str, place: _SidebarPlace, folders: Folders) -> Iterator[SidebarPosition]:
+    """Yield the documents of a folder and of those below it, by position, then by name."""
+    prefix = f"{folder}/" if folder else ""
+    below: dict[str, list[SidebarDocument]] = {}
+    entries: list[tuple[float, str, SidebarDocument | str]] = []
+    for document in folders.documents:
+        if not document.path.startswith(prefix):
+            continue
+        first, _, rest = document.path[len(prefix) :].partition("/")
+        if rest:
+            below.setdefault(first, []).append(document)
+        else:
+            entries.append((_first(document.position), document.path, document))
+    for name in below:
+        settings = folders.settings.get(f"{prefix}{name}", {})
+        entries.append((_position(settings.get("position"), name), f"{prefix}{name}", name))
+    for _, path, entry in sorted(entries, key=lambda each: each[:2]):
+        if isinstance(entry, SidebarDocument):
+            yield SidebarPosition(entry, place.parents, place.category)
+        elif place.depth < _DEPTH_MAX:
+            yield from _folder(path, place, Folders(below[entry], folders.settings))
+
+
+def _folder(path: str, place: _SidebarPlace, folders: Folders) -> Iterator[SidebarPosition]:
+    """Yield the documents of a folder that is a category; its index is the category's own page."""
+    settings = folders.settings.get(path, {})
+    label = str(settings.get("label") or without_number(posixpath.basename(path))[0])
+    indexes = (one for one in folders.documents if posixpath.dirname(one.path) == path and is_index(one.path))
+    index = next(indexes, None)
+    if index is not None:
+        yield SidebarPosition(index, place.parents, place.category or label)
+    for placed in _generated(path, place.below(label, index), folders):
+        if placed.document is not index:
+            yield placed
+
+
+def _position(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return _first(without_number(name)[1])
+
+
+def _first(position: float | None) -> float:
+    return float("inf") if position is None else position
+
 
 SETTINGS = tuple(f"docusaurus.config.{ending}" for ending in ("js", "ts", "mjs", "cjs", "mts", "cts"))
 _SIDEBARS = tuple(f"sidebars.{ending}" for ending in ("js", "ts", "json", "mjs", "cjs"))

@@ -1,8 +1,4 @@
-"""Values in JavaScript files, read without running anything.
-
-Belongs here: the objects, lists and strings that a module exports. What a program would compute is None.
-Does not belong here: what they mean (`docusaurus`, `docusaurus_sidebars`).
-"""
+"""Values in JavaScript files, read without running anything."""
 
 from __future__ import annotations
 

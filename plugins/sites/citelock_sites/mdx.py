@@ -1,8 +1,4 @@
-"""MDX as Docusaurus reads it, written as Markdown that everything reads.
-
-Belongs here: imports, components, expressions, admonitions, titles of code.
-Does not belong here: pages and settings (`docusaurus`), finding partials.
-"""
+"""MDX as Docusaurus reads it, written as Markdown that everything reads."""
 
 from __future__ import annotations
 

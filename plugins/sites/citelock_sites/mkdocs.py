@@ -1,8 +1,4 @@
-"""Sites of MkDocs: `mkdocs.yml` and the pages below `docs_dir`.
-
-Belongs here: settings, navigation, addresses, what is excluded, ids by Python-Markdown's rule.
-Does not belong here: what extensions add to Markdown (`mkdocs_markdown`, `snippets`).
-"""
+"""Sites of MkDocs: `mkdocs.yml` and the pages below `docs_dir`."""
 
 from __future__ import annotations
 
@@ -14,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from citelock_sites.mkdocs_markdown import plain_markdown
-from citelock_sites.mkdocs_slugs import MkdocsSlugger, PymdownSlugger
-from citelock_sites.snippets import Snippets
+from citelock_sites.mkdocs_markdown import MkdocsSlugger, PymdownSlugger, Snippets, plain_markdown
 from citelock_sites.templates import Template
 from rag_assets.sources.sites.front_matter import TAG, FrontMatter, YamlError, read_yaml
 from rag_assets.sources.sites.markdown_page import (

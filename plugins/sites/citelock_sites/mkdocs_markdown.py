@@ -1,15 +1,192 @@
-"""Additions of MkDocs' extensions to Markdown, rewritten as plain Markdown.
-
-Belongs here: admonitions, content tabs, attribute lists, abbreviations, titles of code, HTML with Markdown in it.
-Does not belong here: included files (`snippets`), pages and settings (`mkdocs`).
-"""
+"""Additions of MkDocs' extensions to Markdown, rewritten as plain Markdown."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+from urllib.parse import quote
 
 from rag_assets.sources.sites.markdown_page import end_of, fence_run, opening, outside
+from rag_assets.sources.sites.site import SourceTree, text_of
+from rag_assets.sources.sites.trees import resolved
+from rag_assets.steps.files.records import FileError
+
+_NOT_PYMDOWN = re.compile(r"[^\w\- ]")
+_SPACES = re.compile(r"\s+")
+_NOT_WORD = re.compile(r"[^\w\s-]")
+_FORMS: Mapping[object, Literal["NFC", "NFD", "NFKC", "NFKD"]] = MappingProxyType(
+    {"NFC": "NFC", "NFD": "NFD", "NFKC": "NFKC", "NFKD": "NFKD"}
+)
+_NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
+
+
+def mkdocs_slug(text: str, separator: str = "-", *, keep_unicode: bool = False) -> str:
+    """Return a heading's slug as Python-Markdown's `toc` makes it (`slugify`, `slugify_unicode`)."""
+    value = text
+    if not keep_unicode:
+        value = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
+    value = _NOT_WORD.sub("", value).strip().lower()
+    return _SPACES.sub(lambda _: separator, value.translate(dict.fromkeys(map(ord, separator), " ")))
+
+
+class MkdocsSlugger:
+    """Python-Markdown's ids: a repeated one takes `_1`, `_2`; those that authors write come first on the page."""
+
+    def __init__(self, used: Iterable[str] = (), separator: str = "-", *, keep_unicode: bool = False) -> None:
+        self._used = set(used)
+        self._separator, self._keep_unicode = separator, keep_unicode
+
+    def base(self, text: str) -> str:
+        """Return the id of a heading before it is made unique."""
+        return mkdocs_slug(text, self._separator, keep_unicode=self._keep_unicode)
+
+    def slug(self, text: str) -> str:
+        """See `rag_assets.sources.sites.markdown_page.Slugger`."""
+        name = self.base(text)
+        while name in self._used or not name:
+            match = _NUMBERED.fullmatch(name)
+            name = f"{match[1]}_{int(match[2]) + 1}" if match and len(match[2]) < 10 else f"{name}_1"
+        self._used.add(name)
+        return name
+
+    def written(self, name: str) -> str:
+        """See `rag_assets.sources.sites.markdown_page.Slugger`."""
+        self._used.add(name)
+        return name
+
+
+def _without_tags(text: str) -> str:
+    """Return a text without the parts between `<` and the next `>`."""
+    parts, at = [], 0
+    while (begin := text.find("<", at)) >= 0 and (end := text.find(">", begin)) >= 0:
+        parts.append(text[at:begin])
+        at = end + 1
+    return "".join([*parts, text[at:]])
+
+
+class PymdownSlugger(MkdocsSlugger):
+    """The ids of `pymdownx.slugs.slugify`, which keeps letters of all scripts; `options` are its arguments."""
+
+    def __init__(self, used: Iterable[str], separator: str, options: Mapping[str, object]) -> None:
+        super().__init__(used, separator)
+        self._options = options
+
+    def base(self, text: str) -> str:
+        """See `MkdocsSlugger`."""
+        case, form = self._options.get("case"), self._options.get("normalize")
+        value = unicodedata.normalize(_FORMS.get(str(form), "NFC"), text)
+        value = _without_tags(value).strip()
+        if case == "lower":
+            value = value.lower()
+        elif case == "fold":
+            value = value.casefold()
+        elif case == "lower-ascii":
+            value = "".join(char.lower() if char.isascii() else char for char in value)
+        name = _NOT_PYMDOWN.sub("", value).replace(" ", self._separator)
+        return quote(name) if self._options.get("percent_encode") is True else name
+
+
+_LINE = re.compile(r"( *)(;*)-{1,}8<-{1,}(?:[ \t]+(?:\"([^\"\n]+)\"|'([^'\n]+)'))?[ \t]*$")
+_SECTION = re.compile(r"8<-{1,20}[ \t]{1,9}\[[ \t]{0,9}(start|end)[ \t]{0,9}:[ \t]{0,9}([\w-]{1,200})[ \t]{0,9}\]")
+_INCLUDE = re.compile(r"( *)\{%-?[ ]*include(?:-markdown)?[ ]+[\"']([^\"'\n]+)[\"'][^%\n]{0,300}%\}[ \t]*$")
+_DEPTH_MAX, CHARS_MAX = 10, 5_000_000
+
+
+@dataclass
+class Snippets:
+    """Includes of one page; `read` and `lost` list included and missing ones."""
+
+    tree: SourceTree
+    bases: Sequence[str]  # folders that snippets are looked for in
+    read: list[str] = field(default_factory=list)
+    lost: int = 0
+    _chars: int = 0
+
+    def included(self, name: str, text: str) -> str:
+        """Return the text of a page with the files that it includes in their places.
+
+        Raises:
+            FileError: they include each other, or are longer than 5,000,000 characters together.
+        """
+        if "8<-" not in text and "{%" not in text:
+            return text
+        return "\n".join(self._lines(text.split("\n"), (name,)))
+
+    def _lines(self, lines: Sequence[str], above: tuple[str, ...]) -> list[str]:
+        out: list[str] = []
+        is_block = False
+        for line in lines:
+            match = _LINE.match(line) if "8<-" in line else None
+            if match and match[2]:
+                out.append(f"{match[1]}{match[2][1:]}{line[match.end(2) :]}")
+            elif match:
+                path = match[3] or match[4]
+                if path is None:
+                    is_block = not is_block
+                else:
+                    out += self._file(path, self.bases, match[1], above)
+            elif is_block:
+                path = line.strip()
+                if path and not path.startswith((";", "#")):
+                    indent = line[: len(line) - len(line.lstrip(" "))]
+                    out += self._file(path, self.bases, indent, above)
+            elif "{%" in line and (include := _INCLUDE.match(line)):
+                out += self._file(include[2], (posixpath.dirname(above[-1]),), include[1], above)
+            elif not ("8<-" in line and _SECTION.search(line)):
+                out.append(line)
+        return out
+
+    def _file(self, path: str, bases: Sequence[str], indent: str, above: tuple[str, ...]) -> list[str]:
+        path, _, part = path.partition(":")
+        found = None if part.startswith("//") else self._found(path, bases)
+        if found is None:
+            self.lost += 1
+            return []
+        name, text = found
+        if name in above or len(above) > _DEPTH_MAX:
+            raise FileError(f"its includes lead back to themselves: {' -> '.join([*above, name])[:300]}")
+        self.read.append(name)
+        lines = self._lines(_part(text.removesuffix("\n").split("\n"), part), (*above, name))
+        self._chars += sum(map(len, lines)) + len(lines) * (len(indent) + 1)
+        if self._chars > CHARS_MAX:
+            raise FileError(f"what it includes is longer than {CHARS_MAX} characters")
+        return [f"{indent}{line}" if line else "" for line in lines]
+
+    def _found(self, path: str, bases: Sequence[str]) -> tuple[str, str] | None:
+        for base in bases:
+            name = resolved(posixpath.join(base, "page"), path)
+            if name is not None:
+                try:
+                    return name, text_of(self.tree.read(name))
+                except KeyError:
+                    continue
+        return None
+
+
+def _part(lines: list[str], part: str) -> list[str]:
+    """Return the lines that `:4:6`, `:4` or `:name` names; all of them without."""
+    if not part:
+        return lines
+    numbers = part.split(":")
+    if all(number.lstrip("-").isdigit() or not number for number in numbers[:2]):
+        first = int(numbers[0] or 1)
+        last = int(numbers[1]) if len(numbers) > 1 and numbers[1] else len(lines)
+        return lines[max(first, 1) - 1 : last]
+    kept: list[str] = []
+    is_inside = False
+    for line in lines:
+        mark = _SECTION.search(line)
+        if mark and mark[2] == part:
+            is_inside = mark[1] == "start"
+        elif is_inside:
+            kept.append(line)
+    return kept
+
 
 _ADMONITION = re.compile(r"( *)(?:!!!|\?\?\?\+?) ?([\w\" ][^\n]*)")
 _TAB = re.compile(r'( *)===[+!]{0,2} +"([^\n]*)" *$')

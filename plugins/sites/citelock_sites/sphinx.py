@@ -1,9 +1,4 @@
-"""Sphinx projects: reStructuredText in the order of its toctrees.
-
-Belongs here: which files are pages, their order and parents, where references between them lead.
-Does not belong here: `conf.py` (`sphinx_config`), what pages are reached by (`sphinx_index`), reStructuredText itself
-(`citelock_sites.rst`).
-"""
+"""Sphinx projects: reStructuredText in the order of its toctrees."""
 
 from __future__ import annotations
 
@@ -13,11 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from citelock_sites.markup import MarkupError, MarkupPage, ReferenceTarget
-from citelock_sites.rst.context import INCLUDED_MAX
-from citelock_sites.rst.page import rst_page
-from citelock_sites.sphinx_config import SphinxConfig, glob_pattern, sphinx_config
-from citelock_sites.sphinx_index import PageIndex, TocEntry, normalized, page_index
+from citelock_sites.markup import MarkupError, MarkupPage, PageSurroundings, ReferenceTarget
+from citelock_sites.rst.context import INCLUDED_MAX, RstContext, RstSettings
+from citelock_sites.rst.page import parsed_page, rst_page
+from citelock_sites.sphinx_index import (
+    PageIndex,
+    SphinxConfig,
+    TocEntry,
+    glob_pattern,
+    normalized,
+    page_index,
+    sphinx_config,
+)
 from rag_assets.sources.sites.site import (
     ExcludedPageError,
     SiteBody,
@@ -30,6 +32,28 @@ from rag_assets.sources.sites.site import (
 )
 from rag_assets.steps.files.records import FileError, decoded
 from rag_serving.documents.kinds import is_document_name
+
+_SETTINGS = ("myst_enable_extensions", "myst_heading_anchors", "myst_substitutions", "myst_fence_as_directive")
+
+
+def myst_page(
+    text: str, name: str, around: PageSurroundings, settings: RstSettings, values: Mapping[str, Any]
+) -> MarkupPage:
+    """Return a page of MyST Markdown; `values` are those of `conf.py`.
+
+    Raises:
+        MarkupError: it cannot be read, or myst-parser is not installed.
+    """
+    try:
+        from myst_parser.parsers.docutils_ import Parser
+    except ImportError:
+        raise MarkupError(
+            "MyST Markdown is read where myst-parser is installed: pip install 'citelock[myst]'"
+        ) from None
+    context = RstContext(name, around, settings, language=settings.language)
+    given = {key: values[key] for key in _SETTINGS if key in values}
+    return parsed_page(text, context, Parser(), {"myst_suppress_warnings": ["myst"], **given})
+
 
 CONF = "conf.py"
 _INCLUDE = re.compile(r"(?<![^\n])([ \t]*)(?:\.\. include::|`{3,20}\{include\}) *(\S+)[^\n]*")
@@ -118,7 +142,7 @@ class SphinxSite:
 
 def _read(name: str, text: str, around: _SphinxSurroundings, config: SphinxConfig) -> MarkupPage:
     if name.endswith((".md", ".markdown")):
-        from citelock_sites.myst import myst_page
+        from citelock_sites.sphinx import myst_page
 
         return myst_page(text, name, around, config.rst, config.values)
     return rst_page(text, name, around, config.rst)
@@ -234,7 +258,6 @@ def _walk(
 
 
 def _entered(documents: _Documents, document: str, entry: TocEntry) -> list[str]:
-    """Return the documents that an entry of a toctree names."""
     if "://" in entry.target or entry.target == "self":
         return []
     target = _below(f"{document}.rst", entry.target) or ""

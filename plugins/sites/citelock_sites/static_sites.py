@@ -1,8 +1,4 @@
-"""Sites of Eleventy, Jekyll and Hugo: which files are pages, their addresses, what their templates know.
-
-Belongs here: settings, data files, permalinks. Does not belong here: the marks of templates (`templates`), Markdown
-(`sites.markdown_page`).
-"""
+"""Sites of Eleventy, Jekyll and Hugo: which files are pages, their addresses, what their templates know."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Templates in the text of pages: values, blocks and shortcodes, expanded from known values, without running anything.
-
-Belongs here: expressions (by Jinja2's parser); the marks of Jinja, Nunjucks, Liquid and Hugo. Unknown values become
-`OMISSION`. Does not belong here: the values of a page (the generators), MDX (`mdx`).
-"""
+"""Templates in the text of pages: values, blocks and shortcodes, expanded without running anything."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`citelock index`: migrate, status and claims of the database of published generations, and what the doctor finds.
-
-Belongs here: arguments, printing, findings. Does not belong here: the schema (`postgres.migrations.upgrade`), what is
-published (`remote.aliases`), signing (`postgres.claims`).
-"""
+"""`citelock index`: migrate, status and claims of the database of published generations, and what the doctor finds."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
 from citelock_stores.remote.catalog import Catalogs, RemoteOriginal
 from citelock_stores.remote.generation import DatabaseGeneration, open_store, shared_store
-from citelock_stores.remote.parts import RemoteSentences
+from citelock_stores.remote.parts import Recent, RemoteSentences, RowNumbers
 from citelock_stores.remote.protocol import Nearest, Postings, RemoteGeneration, RemoteManifest, RemoteReader
-from citelock_stores.remote.rows import Recent, RowNumbers
 from citelock_stores.remote.tables import REMOTE_SENTENCES, REMOTE_TEXTS
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal

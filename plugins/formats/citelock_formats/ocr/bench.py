@@ -1,8 +1,5 @@
 """`python -m citelock_formats.ocr.bench`: what OCR reads of pictures of real PDF files, in what time.
 
-Belongs here: making pages pictures, comparing words with the text layer, asking the questions of both.
-Does not belong here: OCR (`citelock_formats.ocr`), the files.
-
 Words are compared as a bag for each page: in which order a table is read is not what an engine is judged by. Accuracy
 is the share of the text layer's words that were read, or that appear as several words in a row. Which passages
 answer the questions is judged (`pdf_questions`).

@@ -1,8 +1,4 @@
-"""The OCR results of pages, cached by their digest: safe to delete, safe to kill at any moment.
-
-Belongs here: one sealed file a page, the pages of each document, removing unused ones.
-Does not belong here: recognizing (`recognition`).
-"""
+"""The OCR results of pages, cached by their digest: safe to delete, safe to kill at any moment."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Requests to the process that inspects PDF files for OCR.
-
-Belongs here: requests and answers, a document that is sent once to each process, and again to the next one.
-Does not belong here: the requests' purpose (`recognition`), the process's side (`worker`).
-"""
+"""Requests to the process that inspects PDF files for OCR."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Tesseract, one process a picture, within limits on time, memory and what it writes.
 
-Belongs here: the command, its options and its table of words, ending it whatever it does.
-Does not belong here: which languages and pages (`recognition`), what was read before (`cache`).
-
 Smith, "An Overview of the Tesseract OCR Engine", ICDAR 2007; `man tesseract` for options and the table's columns.
 """
 

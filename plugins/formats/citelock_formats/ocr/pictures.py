@@ -1,9 +1,4 @@
-"""A page of a PDF as a picture that an engine reads, and an image file as a PDF.
-
-Belongs here: rendering in shades of gray, whether anything is on a page, PNG, JPEG and TIFF as pages, saving a PDF to
-the same bytes each time. Pure; called in a process with limits.
-Does not belong here: pictures for readers (`rag_serving.rendering`).
-"""
+"""A page of a PDF as a picture that an engine reads, and an image file as a PDF."""
 
 from __future__ import annotations
 
@@ -98,7 +93,6 @@ def image_pdf(content: bytes, dpi: int) -> bytes:
 
 
 def _one_page(image: Any, dpi: int) -> bytes:
-    """Return the image that was sought, as a PDF."""
     _checked(image)
     target, shown = io.BytesIO(), _plain(image)
     options = {} if shown.mode == "1" else {"quality": _QUALITY}  # black and white is kept without loss

@@ -1,9 +1,4 @@
-"""The scanned pages of one document, recognized: several at once, in its language, each picture only once.
-
-Belongs here: which page is read in which languages (tesseract's codes), how it lies, what is tried again, what is given
-up and why.
-Does not belong here: the engine's command (`engine`), what is kept (`cache`), the document's new file (`searchable`).
-"""
+"""The scanned pages of one document, recognized: several at once, in its language, each picture only once."""
 
 from __future__ import annotations
 

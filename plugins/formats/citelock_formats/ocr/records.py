@@ -1,8 +1,4 @@
-"""Records passed between the parts of OCR.
-
-Belongs here: a page without text of its own, its picture, and an engine's result.
-Does not belong here: finding, rendering, reading.
-"""
+"""Records passed between the parts of OCR."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Documents with scanned pages, made readable: called by `LimitedReader` before it reads a PDF or an image.
-
-Belongs here: the use of OCR, reasons against it, and the file that replaces the original.
-Does not belong here: finding, recognizing and writing pages (the other modules of this room).
-"""
+"""Documents with scanned pages, made readable: called by `LimitedReader` before it reads a PDF or an image."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from citelock_formats.ocr.cache import OcrCache
@@ -15,10 +11,31 @@ from citelock_formats.ocr.child import PdfChild, PdfFile
 from citelock_formats.ocr.engine import Tesseract
 from citelock_formats.ocr.recognition import Recognizer
 from citelock_formats.ocr.records import ScannedPage
+from rag_assets.monitoring.source_health import reads_pdf
 from rag_assets.parsing.scanned import READ, SETTINGS, Prepared
 from rag_assets.steps.files.records import FileError, PagesDone
+from rag_serving.cli.printing import Finding
+from rag_serving.config.loading import Config
 from rag_serving.config.sections import Documents, Ocr
 from rag_serving.isolation.child import Limits
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Yield whether scanned pages can be read, and in which languages; nothing if no source reads PDF files."""
+    settings = config.documents.ocr
+    if not any(map(reads_pdf, config.sources.values())):
+        return
+    if settings.enabled is False:
+        yield Finding("ocr", "ok", "off: scanned pages have no text")
+        return
+    engine = Tesseract(settings)
+    if why := obstacle(settings, engine):
+        lack, _, mend = why.partition(": ")
+        yield Finding("ocr", "warn", f"{lack}; scanned pages have no text", mend)
+        return
+    languages = settings.languages or engine.languages
+    yield Finding("ocr", "ok", f"tesseract {engine.version} reads scanned pages in {', '.join(languages)}")
+
 
 MOST_PAGES = 2000
 """Of a document that is looked at."""

@@ -10,8 +10,7 @@ import pytest
 from scanning import Processes, counting, joined, lines, need_tesseract, scanned, shades, text_of, text_pdf
 from support.constants import configured, section_of
 
-from citelock_formats.ocr.health import examine
-from citelock_formats.ocr.scans import Scans
+from citelock_formats.ocr.scans import Scans, examine
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.parsing.scanned import FOLDER
 from rag_assets.sources.base import SyncResult

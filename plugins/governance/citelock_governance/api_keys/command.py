@@ -1,7 +1,4 @@
-"""`citelock keys`: create, list, revoke.
-
-Belongs here: arguments and printing. Does not belong here: what a key is (`key`), keeping them (`store`).
-"""
+"""`citelock keys`: create, list, revoke."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from rag_serving.escaping.targets import for_log, for_terminal_line
 from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
-    from citelock_governance.api_keys.key import ApiKey
+    from citelock_governance.api_keys.store import ApiKey
     from rag_serving.config.loading import Config
     from rag_serving.hooks import Event, Kind
 
@@ -56,8 +53,7 @@ def create_key(
 
     A machine sends it as `Authorization: Bearer KEY`. Without --user and --group it reads what everyone may.
     """
-    from citelock_governance.api_keys.key import ApiKey, new_key
-    from citelock_governance.api_keys.store import KeyStore
+    from citelock_governance.api_keys.store import ApiKey, KeyStore, new_key
     from rag_serving.hooks import record
 
     settings = load_config(config)
@@ -114,8 +110,7 @@ def revoke_keys(
     \b
     citelock keys revoke 9f2c4e1ab07d5836
     """
-    from citelock_governance.api_keys.key import parts_of
-    from citelock_governance.api_keys.store import KeyStore
+    from citelock_governance.api_keys.store import KeyStore, parts_of
     from rag_serving.hooks import record
 
     settings = load_config(config)

@@ -1,8 +1,5 @@
 """Looking keys up for requests, with a short-lived cache.
 
-Belongs here: caching for seconds, an unavailable database. Does not belong here: rows (`store`), requests
-(`api.auth`).
-
 Used by the event loop alone, and so without locks.
 """
 
@@ -14,8 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from citelock_governance.api_keys.key import ApiKey, parts_of
-from citelock_governance.api_keys.store import KeyStore, KeyStoreError
+from citelock_governance.api_keys.store import ApiKey, KeyStore, KeyStoreError, parts_of
 from rag_serving.config.loading import Config
 from rag_serving.deadline import run_in_thread
 from rag_serving.hooks import MachineKey

@@ -1,8 +1,5 @@
 """The store of keys: signed rows of the installation's database (`telemetry.url`).
 
-Belongs here: the table, making, revoking and looking up rows, validating a row. Does not belong here: the form of a key
-(`key`), caching (`lookup`).
-
 A row counts only with its signature under the installation's secret: write access to the database alone can add no key,
 widen none and move none to another tenant. It can put back an earlier row of a key, from before it was revoked; a key
 therefore always ends.
@@ -10,21 +7,86 @@ therefore always ends.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Column, Connection, MetaData, String, Table, Text, insert, select, update
 
-from citelock_governance.api_keys.key import ApiKey
+from rag_serving.access.principals import READER, Principal
 from rag_serving.artifacts.secret import FIELD, SecretError, signature_fault, signature_of
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.hooks import KeysAwayError
 from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
+
+PREFIX = "ck_"
+"""How every key begins: what a scanner for leaked credentials looks for."""
+ID_CHARS = 16
+SECRET_CHARS = 43
+_ID, _SECRET = (
+    frozenset("0123456789abcdef"),
+    frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
+)
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """The stored facts of a key. Times in whole seconds since 1970."""
+
+    id: str
+    tenant: str
+    name: str
+    digest: str
+    """SHA-256 of the secret, in hexadecimal digits."""
+    user: str | None
+    groups: frozenset[str]
+    roles: frozenset[str]
+    resource: str | None
+    """The only address that it opens; None: all."""
+    created: int
+    expires: int
+    revoked: int | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The principal behind the key."""
+        return Principal(self.tenant, self.user, self.groups, READER | self.roles)
+
+    def is_in_force(self, now: float) -> bool:
+        """Return whether it opens anything now."""
+        return self.revoked is None and now < self.expires
+
+    def holds(self, secret: str) -> bool:
+        """Return whether this is the key's secret."""
+        return hmac.compare_digest(self.digest, digest_of(secret))
+
+
+def new_key(scope: ApiKey) -> tuple[ApiKey, str]:
+    """Return a new key of a scope, whose id and digest are set here, and its written form, which is shown once."""
+    identifier, secret = secrets.token_hex(ID_CHARS // 2), secrets.token_urlsafe(32)
+    return replace(scope, id=identifier, digest=digest_of(secret)), f"{PREFIX}{identifier}_{secret}"
+
+
+def parts_of(token: str) -> tuple[str, str] | None:
+    """Return the id and the secret of a written key; None for anything else."""
+    if len(token) != len(PREFIX) + ID_CHARS + 1 + SECRET_CHARS or not token.startswith(PREFIX):
+        return None
+    identifier, joint, secret = token[len(PREFIX) :][:ID_CHARS], token[len(PREFIX) + ID_CHARS], token[-SECRET_CHARS:]
+    is_written = joint == "_" and set(identifier) <= _ID and set(secret) <= _SECRET
+    return (identifier, secret) if is_written else None
+
+
+def digest_of(secret: str) -> str:
+    """Return the stored form of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
 
 METADATA = MetaData()
 KEYS = Table(

@@ -1,20 +1,25 @@
-"""`citelock audit`, and what `citelock doctor` finds of the audit log: arguments and printing.
-
-Belongs here: the commands, the check. Does not belong here: following a chain (`verification`), exports (`export`), a
-new chain (`retention`).
-"""
+"""`citelock audit`, and what `citelock doctor` finds of the audit log: arguments and printing."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from sqlalchemy import Connection, select
 
+from citelock_governance.audit.chain import CONTENT, Anchor, Head, Signer, head_of
+from citelock_governance.audit.ledger import AuditError, beside
+from citelock_governance.audit.persons import Persons
+from citelock_governance.audit.tables import HEADS
+from citelock_governance.audit.verification import ChainVerdict, Follower, Row, Verifier, pages
+from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.cli.printing import Finding
@@ -25,6 +30,157 @@ from rag_serving.privacy import complain
 if TYPE_CHECKING:
     from citelock_governance.audit.verification import ChainVerdict, Verifier
     from rag_serving.config.loading import Config
+
+
+PURPOSE = "audit checkpoint"
+
+
+def make_checkpoint(verifier: Verifier, home: Path, tenant: str) -> dict[str, Any]:
+    """Return a signed record of the newest row of a chain.
+
+    Raises:
+        AuditError: there is no log, it cannot be read, or its head was altered.
+    """
+    with verifier.reading() as connection:
+        stored = connection.execute(select(HEADS).where(HEADS.c.tenant == tenant)).mappings().first()
+    if stored is None:
+        raise AuditError(f"tenant {tenant!r} has no audit log")
+    head, signer = head_of(dict(stored)), Signer(home)
+    if not signer.holds(signer.of_head(head), stored["signature"]):
+        raise AuditError(f"the head of the audit log of {tenant} was altered; `citelock audit verify` says more")
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    content = {"tenant": tenant, "sequence": head.sequence, "hash": head.hash, "at": at}
+    return {**content, FIELD: signature_of(content, home, PURPOSE)}
+
+
+def read_checkpoints(path: Path, home: Path) -> dict[str, list[Anchor]]:
+    """Return the rows that a file of checkpoints names, one in a line, by tenant.
+
+    Raises:
+        AuditError: the file cannot be read, or a checkpoint was not made here.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AuditError(f"{path} cannot be read ({error})") from None
+    marked: dict[str, list[Anchor]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        content = _read(line)
+        if content is None or signature_fault(content, home, PURPOSE):
+            raise AuditError(f"{path}, line {number} is no checkpoint of this installation, or was altered")
+        marked.setdefault(str(content["tenant"]), []).append(Anchor(int(content["sequence"]), str(content["hash"])))
+    return marked
+
+
+def _read(line: str) -> Mapping[str, Any] | None:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, Mapping) else None
+
+
+VERSION = 1
+_HEADER, _PROOF = "audit export header", "audit export"
+_COLUMNS = frozenset((*CONTENT, "hash", "signature"))
+_MAX_LINE = 4 << 20
+
+
+def exported(verifier: Verifier, home: Path, tenant: str, is_opened: bool = False) -> Iterator[str]:
+    """Yield the lines of an export. `is_opened`: rows include actor and query, if these are stored.
+
+    Raises:
+        AuditError: there is no log, or it cannot be read.
+    """
+    persons = Persons(home, tenant)
+    with verifier.reading() as connection:
+        stored = connection.execute(select(HEADS).where(HEADS.c.tenant == tenant)).mappings().first()
+        if stored is None:
+            raise AuditError(f"tenant {tenant!r} has no audit log")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        header = {"audit_log": VERSION, "tenant": tenant, "exported_at": at, "head": head_of(dict(stored)).payload()}
+        digest, count = hashlib.sha256(), 0
+        line = _line({**header, FIELD: signature_of(header, home, _HEADER)})
+        digest.update(line.encode())
+        yield line
+        for page in pages(connection, tenant):
+            for row in page:
+                told = {**row, "opened": _opened(connection, persons, tenant, row)} if is_opened else row
+                line = _line(told)
+                digest.update(line.encode())
+                count += 1
+                yield line
+    proof = {"rows": count, "sha256": digest.hexdigest()}
+    yield _line({**proof, FIELD: signature_of(proof, home, _PROOF)})
+
+
+def verify_export(lines: Iterable[str], home: Path) -> ChainVerdict:
+    """Return the verdict on the rows of an export, by the file alone.
+
+    Raises:
+        AuditError: it is no export of this installation.
+    """
+    digest, following = hashlib.sha256(), iter(lines)
+    first = next(following, "")
+    header = _parsed(first)
+    if "audit_log" not in header or signature_fault(header, home, _HEADER):
+        raise AuditError("the file is no export of an audit log of this installation, or its first line was altered")
+    head = _head(header)
+    digest.update(first.encode())
+    follower = Follower(Signer(home), head)
+    for line in following:
+        content = _parsed(line)
+        if "sha256" in content:
+            fault = follower.fault_at_end() or _proof_fault(content, home, digest.hexdigest(), follower.rows)
+            if fault is None and next(following, None) is not None:
+                fault = "something stands after the last line"
+            return ChainVerdict(head.tenant, follower.rows, head, fault)
+        if not content.keys() >= _COLUMNS:
+            return ChainVerdict(head.tenant, follower.rows, head, f"line {follower.rows + 2} is no row")
+        digest.update(line.encode())
+        if fault := follower.fault([content]):
+            return ChainVerdict(head.tenant, follower.rows, head, fault)
+    return ChainVerdict(head.tenant, follower.rows, head, "the end of the file is missing")
+
+
+def _proof_fault(proof: Mapping[str, Any], home: Path, digest: str, rows: int) -> str | None:
+    if signature_fault(proof, home, _PROOF):
+        return "the last line was altered"
+    return None if (proof.get("sha256"), proof.get("rows")) == (digest, rows) else "the last line is of another file"
+
+
+def _opened(connection: Connection, persons: Persons, tenant: str, row: Row) -> dict[str, Any] | None:
+    """Return actor and query; None if they were forgotten."""
+    known = persons.known(connection, row["actor"])
+    if known is None:
+        return None
+    person, user = known
+    query = person.opened(row["query"], beside(tenant, row["at"])) if row["query"] else None
+    return {"user": user, "query": query}
+
+
+def _head(header: Mapping[str, Any]) -> Head:
+    try:
+        return head_of(header["head"])
+    except (KeyError, TypeError, ValueError):
+        raise AuditError("the first line of the file does not say where the log begins and ends") from None
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    if len(line) > _MAX_LINE:
+        raise AuditError("the file is no export of an audit log: a line is too long")
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, Mapping) else {}
+
+
+def _line(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False) + "\n"
+
 
 LOST_DAYS = 7
 
@@ -53,8 +209,7 @@ def verify_command(
     Exit code 1 if a row was deleted, inserted, moved or altered, or where rows were replaced by an older state than
     the home folder or a checkpoint knows. Nothing is changed.
     """
-    from citelock_governance.audit.checkpoints import read_checkpoints
-    from citelock_governance.audit.export import verify_export
+    from citelock_governance.audit.command import read_checkpoints, verify_export
 
     settings = load_config(config)
     verifier = _verifier(settings)
@@ -87,7 +242,7 @@ def export_command(
     citelock audit export --output audit.jsonl
     citelock audit verify --file audit.jsonl
     """
-    from citelock_governance.audit.export import exported
+    from citelock_governance.audit.command import exported
 
     settings = load_config(config)
     lines = exported(_verifier(settings), settings.home, chosen_tenant(settings, tenant), is_opened)
@@ -105,7 +260,7 @@ def checkpoint_command(config: ConfigPath = None, tenant: Tenant = None) -> None
     \b
     citelock audit checkpoint >> /mnt/vault/checkpoints.jsonl
     """
-    from citelock_governance.audit.checkpoints import make_checkpoint
+    from citelock_governance.audit.command import make_checkpoint
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
@@ -125,9 +280,8 @@ def restart_command(
     """
     from hashlib import sha256
 
-    from citelock_governance.audit.export import exported
-    from citelock_governance.audit.ledger import Ledger
-    from citelock_governance.audit.retention import restart
+    from citelock_governance.audit.command import exported
+    from citelock_governance.audit.ledger import Ledger, restart
 
     settings = load_config(config)
     name, verifier = chosen_tenant(settings, tenant), _verifier(settings)

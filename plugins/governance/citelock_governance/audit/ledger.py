@@ -1,8 +1,5 @@
 """Appending to the chain of one tenant, beside other processes.
 
-Belongs here: the transaction that adds rows, the head, the anchor. Does not belong here: waiting and modes (`log`),
-detecting faults (`verification`).
-
 One transaction at a time extends a chain: it locks the row of the head from its first statement on (Postgres), or the
 database's write lock (SQLite). All rows of a batch are committed at once.
 """
@@ -14,19 +11,18 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from citelock_governance.audit.anchor import Anchor, AnchorFile
-from citelock_governance.audit.chain import Head, Signer, head_of
+from citelock_governance.audit.chain import GENESIS, Anchor, AnchorFile, Head, Signer, head_of
 from citelock_governance.audit.persons import Person, Persons
-from citelock_governance.audit.tables import HEADS, ROWS, open_audit_engine, prepare
+from citelock_governance.audit.tables import HEADS, PERSONS, ROWS, open_audit_engine, prepare
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.sections import Audit
@@ -34,6 +30,60 @@ from rag_serving.escaping.redaction import RedactedError
 from rag_serving.hooks import Event
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line
+
+
+def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:
+    """Delete the rows from before the last `keep_days`, and persons in none of the others; return how many rows there
+    were.
+
+    The signed head then has the first row and its predecessor's hash, and a row of the chain itself records the cut.
+
+    Raises:
+        AuditError: the log cannot be written.
+    """
+    oldest = ((now or datetime.now(UTC)) - timedelta(days=keep_days)).isoformat(timespec="microseconds")
+    count = 0
+
+    def work(connection: Connection, head: Head) -> Head:
+        nonlocal count
+        mine = ROWS.c.tenant == ledger.tenant
+        kept = connection.execute(select(func.min(ROWS.c.sequence)).where(mine, ROWS.c.at >= oldest)).scalar_one()
+        first = head.sequence + 1 if kept is None else int(kept)
+        if first <= head.first_sequence:
+            return head
+        last = connection.execute(select(ROWS.c.hash).where(mine, ROWS.c.sequence == first - 1)).scalar_one_or_none()
+        if last is None:  # a gap: the remaining events must reveal it
+            return head
+        count = connection.execute(delete(ROWS).where(mine, ROWS.c.sequence < first)).rowcount
+        remaining = select(ROWS.c.actor).where(mine, ROWS.c.actor.is_not(None))
+        gone = PERSONS.c.tenant == ledger.tenant, PERSONS.c.actor.not_in(remaining)
+        connection.execute(delete(PERSONS).where(*gone))
+        shorter = Head(head.tenant, first, str(last), head.sequence, head.hash)
+        return ledger.extended(connection, shorter, [Event("audit.cut", details={"rows": count, "through": first - 1})])
+
+    ledger.transact(work)
+    return count
+
+
+def restart(ledger: Ledger, details: Mapping[str, Any]) -> Head:
+    """Delete all rows of a chain, and begin a new one after their numbers; return its head.
+
+    `details`: the reason, the fault, and the file of the exported rows.
+
+    Raises:
+        AuditError: the log cannot be written.
+    """
+
+    def work(connection: Connection, head: Head) -> Head:
+        mine = ROWS.c.tenant == ledger.tenant
+        newest = connection.execute(select(func.max(ROWS.c.sequence)).where(mine)).scalar_one()
+        last = max(head.sequence, int(newest or 0))
+        connection.execute(delete(ROWS).where(mine))
+        begun = Head(ledger.tenant, last + 1, GENESIS, last, GENESIS)
+        return ledger.extended(connection, begun, [Event("audit.restarted", details=details)])
+
+    return ledger.transact(work, is_new=True)
+
 
 _FACTS: Mapping[str, type[str] | type[int] | type[float]] = {
     "status": str, "model": str, "tokens_in": int, "tokens_out": int, "cost": float, "latency_ms": float,

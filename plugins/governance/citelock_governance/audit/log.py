@@ -1,8 +1,5 @@
 """The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode.
 
-Belongs here: waiting, refusing, counting what is lost; what a row says of a question. Does not belong here: the queue
-and its thread (`telemetry.recorder`), the content of other events (their recorders), the transaction (`ledger`).
-
 Whatever waits while a transaction is committed goes with the next one: a commit serves many callers. In mode `required`
 a caller waits until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database
 is away, and those that must be dropped are counted in the log itself.
@@ -159,18 +156,15 @@ class AuditWriter(WritingThread[_Entry]):
                 entry.done.set_result(None)
         try:
             self._cut(self._ledger)
-            self._keep_head(self._ledger)
+            # Keep the newest head in the home folder: at once if nothing waits, else ten times a second
+            now = time.monotonic()
+            with self._news:
+                is_busy = bool(self._items)
+            if not is_busy or now - self._kept_at > _KEEP_S:
+                self._kept_at = now
+                self._ledger.keep_head()
         except Exception as error:  # the rows are written: nobody gets an error, and they are not written again
             _log.error("audit: after writing: %s: %s", type(error).__name__, error)
-
-    def _keep_head(self, ledger: Ledger) -> None:
-        """Keep the newest head in the home folder: at once if nothing waits, else ten times a second."""
-        now = time.monotonic()
-        with self._news:
-            is_busy = bool(self._items)
-        if not is_busy or now - self._kept_at > _KEEP_S:
-            self._kept_at = now
-            ledger.keep_head()
 
     def _cut(self, ledger: Ledger) -> None:
         """Once a day, delete the rows that are too old; failures are retried the next day."""
@@ -178,7 +172,7 @@ class AuditWriter(WritingThread[_Entry]):
         if self._cut_on == today:
             return
         self._cut_on = today
-        from citelock_governance.audit.retention import cut_old
+        from citelock_governance.audit.ledger import cut_old
 
         cut_old(ledger, ledger.settings.retention_days)
 

@@ -1,8 +1,5 @@
 """People in the audit log: random pseudonyms, and a key for each person that can be discarded.
 
-Belongs here: the pseudonym and key of a user, opening texts sealed with it, forgetting both.
-Does not belong here: rows (`ledger`).
-
 A row has a person's random pseudonym, and texts sealed with that person's own key. One row of `audit_persons` links
 person, pseudonym and key. When it is deleted, rows keep their bytes, so that the chain still verifies, but persons and
 questions can no longer be recovered.

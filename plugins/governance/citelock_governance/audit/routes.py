@@ -1,7 +1,4 @@
-"""The route of the audit log, for auditors of its tenant.
-
-Belongs here: pages of rows. Does not belong here: the log (`ledger`), who may call (`api.admission`).
-"""
+"""The route of the audit log, for auditors of its tenant."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The tables of the audit log, the same in SQLite and in Postgres, and connections whose transactions exclude others.
-
-Belongs here: columns, opening the database. Does not belong here: what a row's hash covers (`chain`), who appends
-(`ledger`).
-"""
+"""The tables of the audit log, in SQLite and Postgres, and connections whose transactions exclude others."""
 
 from __future__ import annotations
 

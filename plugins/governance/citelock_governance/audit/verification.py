@@ -1,8 +1,4 @@
-"""The integrity of a chain: the first fault, in one line.
-
-Belongs here: following rows, comparing them with the head and with heads stored elsewhere.
-Does not belong here: making rows (`chain`, `ledger`), printing.
-"""
+"""The integrity of a chain: the first fault, in one line."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from citelock_governance.audit.anchor import Anchor, AnchorFile
-from citelock_governance.audit.chain import Head, Signer, head_of, row_hash
+from citelock_governance.audit.chain import Anchor, AnchorFile, Head, Signer, head_of, row_hash
 from citelock_governance.audit.ledger import AuditError, NoAuditLogError
 from citelock_governance.audit.tables import HEADS, ROWS, has_log, open_audit_engine
 from rag_serving.artifacts.secret import SecretError

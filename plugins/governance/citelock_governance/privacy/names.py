@@ -1,8 +1,5 @@
 """Names of people in a text, by a token-classification model.
 
-Belongs here: checking and opening a checkpoint, windows over long texts, from its tokens to spans of a text. Does not
-belong here: what takes their place (`rag_serving.privacy`).
-
 torch and transformers are imported when the first text is read. A model that cannot be opened, or fails, is an error:
 the caller must not take that for a text without names.
 """

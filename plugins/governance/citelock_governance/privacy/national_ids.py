@@ -1,7 +1,5 @@
 """National ids of persons in a text: their shapes by country, and their check digits.
 
-Belongs here: shapes, and the check of each. Does not belong here: replacements (`rag_serving.privacy`).
-
 Ids whose shape and check digit one number in ten has count only after a word that names them.
 """
 

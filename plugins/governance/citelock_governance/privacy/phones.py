@@ -1,8 +1,5 @@
 """Telephone numbers in a text.
 
-Belongs here: what is one by the numbering plans of phonenumbers. Does not belong here: what may be one, and what takes
-its place (`rag_serving.privacy`).
-
 A number that begins with + or 00 is known by itself. Any other is read as one of the configured regions, and must look
 like one: with the region's trunk prefix, in groups as people write them there, or behind a word such as "Tel". Plain
 digits, dates, versions, addresses of machines and ids of chunks do not.

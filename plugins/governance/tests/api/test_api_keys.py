@@ -15,8 +15,7 @@ from support.api_client import QUESTION, bearer, client_of
 from support.wiki import configuration
 
 from citelock_governance.api_keys import lookup
-from citelock_governance.api_keys.key import ApiKey, new_key
-from citelock_governance.api_keys.store import KeyStore, KeyStoreError
+from citelock_governance.api_keys.store import ApiKey, KeyStore, KeyStoreError, new_key
 from rag_serving.api.limits import FREE_GUESSES
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}

@@ -17,10 +17,8 @@ from support.databases import emptied
 from support.wiki import configuration
 from typer.testing import CliRunner
 
-from citelock_governance.audit.checkpoints import make_checkpoint, read_checkpoints
-from citelock_governance.audit.export import exported, verify_export
-from citelock_governance.audit.ledger import AuditError, Ledger
-from citelock_governance.audit.retention import cut_old, restart
+from citelock_governance.audit.command import exported, make_checkpoint, read_checkpoints, verify_export
+from citelock_governance.audit.ledger import AuditError, Ledger, cut_old, restart
 from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
 from citelock_governance.audit.verification import Verifier
 from rag_serving.cli.main import app

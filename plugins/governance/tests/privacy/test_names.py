@@ -19,7 +19,7 @@ from sqlalchemy import select
 from support.tiny_names import NAME_PIECES, WORDS, save_names_model
 from support.wiki import configuration
 
-from citelock_governance.audit.export import exported
+from citelock_governance.audit.command import exported
 from citelock_governance.audit.ledger import Ledger
 from citelock_governance.audit.verification import Verifier
 from citelock_governance.privacy.names import NameFinder, _widened, examine, name_finder

@@ -1,8 +1,5 @@
 """Texts and vectors of jobs, in files of the tenant's cache or objects of a shared home.
 
-Belongs here: storing, reading, checking and removing them, and the seal of objects. Does not belong here: jobs
-(`queue`), doing one (`worker`), the cache's own file (`state.content_cache`).
-
 No text of a page is in the database. A payload may be lost at any time: the job fails with that reason, and a build
 that needs its texts writes them again. Its content is used only if it has the content address in the job.
 
@@ -91,7 +88,7 @@ class ObjectFiles:
         self._objects, self._seal, self._kind = objects, seal, kind
 
     def write(self, tenant: str, name: str, content: bytes) -> None:
-        sealed = self._seal_of(tenant, name, content) + content
+        sealed = self._seal.of(*self._parts(tenant, name, content)) + content
         if self._objects.create(self._name(tenant, name), sealed) is None and self.read(tenant, name) is None:
             self.remove(tenant, name)  # it was damaged
             self._objects.create(self._name(tenant, name), sealed)
@@ -109,9 +106,6 @@ class ObjectFiles:
     def listed(self, tenant: str) -> Iterator[tuple[str, float]]:
         for path, _, changed_at in self._objects.names(self._name(tenant, "")):
             yield path.rpartition("/")[2], time.time() - changed_at
-
-    def _seal_of(self, tenant: str, name: str, content: bytes) -> bytes:
-        return self._seal.of(*self._parts(tenant, name, content))
 
     def _parts(self, tenant: str, name: str, content: bytes) -> tuple[bytes, ...]:
         return self._kind.encode(), tenant.encode(), name.encode(), content

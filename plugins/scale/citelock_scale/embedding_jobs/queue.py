@@ -1,8 +1,5 @@
 """The queue of embedding jobs: enqueued once, claimed in turn, leased, finished by the claimant.
 
-Belongs here: changes of jobs, each in one transaction; the order of claims. Does not belong here: texts (`job_files`),
-doing the work (`worker`), showing jobs (`jobs_command`).
-
 A claim has a fence, a number that is higher with each claim of the job. Renewing, finishing or returning a job requires
 it: a worker that lost the job has a lower number, and changes nothing.
 
@@ -126,18 +123,13 @@ def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> Tenant
 def charged(turn: TenantTurn, clock: float, tokens: int, now: float) -> tuple[float, float, float]:
     """Return the clock of all, the tenant's virtual time and its `free_at`, once a job of so many tokens is claimed."""
     start = max(turn.served, clock)
-    pause = _pause(tokens, turn.limits.tokens_per_minute)
+    pause = 60 * tokens / turn.limits.tokens_per_minute if turn.limits.tokens_per_minute else 0.0
     return start, start + max(tokens, 1), max(turn.free_at, now) + pause
 
 
 def backoff(attempts: int, first_s: float) -> float:
     """Return the seconds before the next try, after so many that failed (at least one)."""
     return float(min(first_s * 2 ** min(attempts - 1, 30), LONGEST_BACKOFF_S))
-
-
-def _pause(amount: float, per_minute: float) -> float:
-    """Return the seconds that so much takes at a rate."""
-    return 60 * amount / per_minute if per_minute else 0.0
 
 
 class JobQueue:
@@ -357,7 +349,6 @@ class JobQueue:
         return {**row, **values, "not_before": not_before}
 
     def _part_row(self, claim: JobClaim, keys: Sequence[str], now: float, **values: Any) -> dict[str, Any]:
-        """Return the row of some of a claim's texts."""
         tokens = max(1, claim.tokens * len(keys) // max(1, len(claim.keys)))
         row = _new_row(claim.tenant, claim.model, list(keys), tokens, now)
         return {**row, **values}

@@ -1,8 +1,5 @@
 """A build whose missing texts are embedded by workers: it enqueues them, waits, and takes their vectors.
 
-Belongs here: the outstanding texts, time limits, and reports while waiting. Does not belong here: the queue's changes
-(`queue`), a worker's steps (`worker`).
-
 Batches are cut as the build itself would cut them, the longest texts first, by the number of texts and of tokens. The
 bound of the queue delays the build (backpressure): the rest is enqueued as jobs are done.
 """
@@ -10,11 +7,35 @@ bound of the queue delays the build (backpressure): the rest is enqueued as jobs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 
+from citelock_scale.embedding_jobs.job_files import (
+    FOLDER,
+    JOBS_SEAL,
+    CachedResults,
+    FolderFiles,
+    JobResults,
+    ObjectFiles,
+    Payloads,
+    SharedResults,
+)
 from citelock_scale.embedding_jobs.queue import Batch, EmbeddingText, JobQueue, QueueState
-from citelock_scale.embedding_jobs.worker import Worker, WorkerRegister
-from rag_assets.embedding_usage import DeadTextsError, JobsError, WaitFigures
+from citelock_scale.embedding_jobs.worker import JobShelf, MeteredModel, Worker, WorkerRegister
+from citelock_scale.object_home.home import object_home
+from rag_assets.embedding_usage import (
+    BuildVectors,
+    DeadTextsError,
+    JobsError,
+    PageUsage,
+    UsageCounter,
+    WaitFigures,
+    forget_usage,
+    open_cache,
+    read_usage,
+    since,
+)
 from rag_assets.state.content_cache import (
     EmbeddedTexts,
     EmbeddingObserver,
@@ -24,8 +45,79 @@ from rag_assets.state.content_cache import (
     pages_by_key,
     vector_key,
 )
+from rag_serving.artifacts.secret import Seal
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 from rag_serving.config.sections import Jobs
+from rag_serving.hooks import open_budgets
 from rag_serving.models.protocols import Embedder, ModelError
+
+
+def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str | None = None) -> Worker:
+    """Return a worker on an installation's queue; `tenant`: take only this one's jobs.
+
+    Raises:
+        ModelError: the server that gives the model's name does not answer.
+        ObjectHomeError: the store of a shared home cannot be used.
+    """
+    budgets = open_budgets(config, config.tenants if tenant is None else [tenant])
+    model = MeteredModel(embedder, UsageCounter(config.embedding), budgets)
+    shelf = JobShelf(open_payloads(config), _results(config, queue, embedder.name))
+    return Worker(queue, shelf, model, tenant)
+
+
+def open_payloads(config: Config) -> Payloads:
+    """Return the texts of jobs: files of the home, or objects of the store that is the home.
+
+    Raises:
+        ObjectHomeError: the store cannot be used.
+    """
+    home = object_home(config)
+    if home is None:
+        return Payloads(FolderFiles(Store(config.home), FOLDER))
+    return Payloads(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "texts"))
+
+
+def _results(config: Config, queue: JobQueue, model: str) -> JobResults:
+    home = object_home(config)
+    if home is None:
+        return CachedResults(Store(config.home), model)
+    return SharedResults(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "vectors"), queue)
+
+
+@contextmanager
+def by_workers(
+    config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
+) -> Iterator[BuildVectors]:
+    """Yield an embedder by workers for a tenant's build: the entry point `workers` of `citelock.embedding`."""
+    queue = JobQueue.of(config)
+    helper = open_worker(config, queue, embedder, tenant)
+    try:
+        state = queue.state(tenant, embedder.name)
+        cache = open_cache(config, tenant, embedder)
+        helper.payloads.sweep(tenant, [*state.open, *state.dead])
+        helper.results.sweep(cache, tenant)
+        with queue.database.writing() as connection:
+            forget_usage(connection, config.telemetry.retention_days, queue.clock())
+        before = _usage(queue, tenant, embedder.name)
+        vectors = WorkerVectors(queue, cache, helper, tell, observer)
+        taken = partial(_taken_since, queue, tenant, embedder.name, before)
+        yield BuildVectors(vectors, taken, vectors.figures)
+    except JobsError as error:
+        raise ModelError(str(error)) from error
+    finally:
+        helper.close()
+        queue.database.close()
+
+
+def _usage(queue: JobQueue, tenant: str, model: str) -> dict[str, PageUsage]:
+    with queue.database.reading() as connection:
+        return read_usage(connection, tenant, model)
+
+
+def _taken_since(queue: JobQueue, tenant: str, model: str, before: Mapping[str, PageUsage]) -> dict[str, PageUsage]:
+    return since(_usage(queue, tenant, model), before)
+
 
 CHARS_PER_TOKEN = 4
 FIRST_LOOK_S, LOOK_S = 0.05, 0.5

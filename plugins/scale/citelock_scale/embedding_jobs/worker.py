@@ -1,8 +1,5 @@
 """A worker: takes the job whose turn it is, embeds its texts, keeps their vectors where the build finds them.
 
-Belongs here: one job from claim to end, and the loop; signs of life; which texts of a batch a model refuses. Does not
-belong here: the queue's changes (`queue`), the command (`worker_command`).
-
 A worker may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not
 computed again. One that was only slow and lost its job changes nothing of the job; its vectors are kept, and what they
 took is counted.
@@ -102,7 +99,12 @@ def embed_isolated(embedder: Embedder, items: Sequence[EmbeddingText]) -> Isolat
         return IsolatedVectors([], [], [])
     try:
         vectors = embedder.embed_documents([item.text for item in items])
-        _refuse_unfit(vectors, len(items))
+        # Raise if there are not so many vectors of length one: others would be as good as absent in the cache
+        count = len(items)
+        if vectors.ndim != 2 or len(vectors) != count:
+            raise ModelError(f"the model gave vectors of shape {vectors.shape} for {count} texts")
+        if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=5e-4):
+            raise ModelError("the model gave a vector that has not length one, or is not a number")
     except Exception as error:  # a library's own, of a local model, as well
         return _halved(embedder, items, error)
     return IsolatedVectors([*items], [*vectors], [])
@@ -118,14 +120,6 @@ def _halved(embedder: Embedder, items: Sequence[EmbeddingText], error: Exception
     middle = len(items) // 2
     first, second = (embed_isolated(embedder, half) for half in (items[:middle], items[middle:]))
     return IsolatedVectors(first.items + second.items, first.vectors + second.vectors, first.failures + second.failures)
-
-
-def _refuse_unfit(vectors: NDArray[np.float32], count: int) -> None:
-    """Raise if there are not so many vectors of length one: others would be as good as absent in the cache."""
-    if vectors.ndim != 2 or len(vectors) != count:
-        raise ModelError(f"the model gave vectors of shape {vectors.shape} for {count} texts")
-    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=5e-4):
-        raise ModelError("the model gave a vector that has not length one, or is not a number")
 
 
 @dataclass(frozen=True)
@@ -254,7 +248,11 @@ class Worker:
         if claim is None:
             return False
         try:
-            self._do(claim)
+            items = self.payloads.load(claim)
+            if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
+                self._halve(claim, items)
+            else:
+                self._work(claim, items)
         except PayloadError as error:  # the build that needs the texts writes them again
             _log.warning("job %s of %s: %s", claim.id, claim.tenant, error)
             self._queue.finish(claim, [], [Failure(claim.keys, str(error))])
@@ -279,13 +277,6 @@ class Worker:
         """
         if budget := self._metered.budgets.get(tenant):
             budget.check()
-
-    def _do(self, claim: JobClaim) -> None:
-        items = self.payloads.load(claim)
-        if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
-            self._halve(claim, items)
-        else:
-            self._work(claim, items)
 
     def _work(self, claim: JobClaim, items: list[EmbeddingText]) -> None:
         self.check_budget(claim.tenant)

@@ -1,8 +1,4 @@
-"""The Celery application of the workers: `celery --app citelock_scale.executors.celery_app worker --queues dagster`.
-
-Belongs here: Dagster's tasks, with settings that fit `celery_workers`. Does not belong here: handing out steps
-(`celery_steps`). The addresses come by CELERY_BROKER_URL and CELERY_RESULT_BACKEND.
-"""
+"""The Celery application of the workers: `celery --app citelock_scale.executors.celery_app worker --queues dagster`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Runs as tasks of Celery workers, taken over by another worker when theirs is lost.
 
-Belongs here: the state of a run's worker for Dagster's run monitoring. Does not belong here: detecting a lost worker
-(`celery_workers`), the number of restarts (Dagster's run monitoring).
-
 Dagster's own launcher queries the result backend alone, which reports "started" for ever when a task's worker was
 killed, and nothing for one that waits in the queue: runs would hang, or be started twice.
 """

@@ -1,8 +1,4 @@
-"""Steps as tasks of Celery workers, handed out again when their worker is lost.
-
-Belongs here: Dagster's Celery executor with tasks that are watched. Does not belong here: whether a worker is lost
-(`celery_workers`), the workers' side (`celery_app`).
-"""
+"""Steps as tasks of Celery workers, handed out again when their worker is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +43,11 @@ class WatchedStep:
         except AWAY:  # ended steps are reported when broker and results are back
             return False
         if is_lost and self._left > 0:
-            self._again(self._result)
+            self._tell("its worker was lost; the step is handed out again")
+            with suppress(*AWAY):
+                self._result.revoke()
+            self._result = None
+            self._hand_out()
             return False
         self._is_given_up = is_lost
         return is_ready or is_lost
@@ -70,13 +70,6 @@ class WatchedStep:
         if self._result is not None:
             with suppress(*AWAY):
                 self._result.revoke()
-
-    def _again(self, lost: AsyncResult) -> None:
-        self._tell("its worker was lost; the step is handed out again")
-        with suppress(*AWAY):
-            lost.revoke()
-        self._result = None
-        self._hand_out()
 
     def _hand_out(self) -> None:
         """Make a task of the step; while the broker is away it waits for the next look."""

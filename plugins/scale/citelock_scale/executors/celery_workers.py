@@ -1,8 +1,5 @@
 """The state of a task according to Celery's workers and broker: taken, waiting, or lost.
 
-Belongs here: querying them, and the time limit for an answer. Does not belong here: handling a lost task
-(`celery_steps`, `celery_runs`).
-
 A message is taken from the broker when its task begins: a step is run by one worker at a time, however long it takes.
 So nothing else notices when its worker is killed. Redis would hand a message that is acknowledged late to a second
 worker after its visibility timeout, whether or not the first one is still at it.

@@ -1,7 +1,4 @@
-"""`citelock home`: list, sweep, repair.
-
-Belongs here: arguments and printing. Does not belong here: what the store has (`deleting`, `repairing`).
-"""
+"""`citelock home`: list, sweep, repair."""
 
 from __future__ import annotations
 
@@ -10,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from citelock_scale.object_home.deleting import Listed
 from citelock_scale.object_home.home import ObjectHome, object_home
-from citelock_scale.object_home.repairing import Repaired
+from citelock_scale.object_home.writing import Listed, Repaired
 from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath

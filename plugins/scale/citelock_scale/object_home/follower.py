@@ -1,9 +1,4 @@
-"""A machine that only reads: it looks at the heads of all its folders, and fetches what is published of what moved.
-
-Belongs here: rounds, threads, what the store's failures are called, which files are fetched, and evicted to make room.
-Does not belong here: opening a generation (`indexes.current`), which looks at the folder of this machine, builds, which
-keep what their configuration says.
-"""
+"""A machine that only reads: it looks at the heads of all its folders, and fetches what is published of what moved."""
 
 from __future__ import annotations
 
@@ -374,7 +369,6 @@ class StoreFollower:
 
 
 def _said(error: Exception) -> str:
-    """Return an error as a problem, in one line."""
     if isinstance(error, ObjectHomeError | OSError):
         return str(error)
     return f"what the object store has cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})"

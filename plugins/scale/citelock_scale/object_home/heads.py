@@ -1,8 +1,5 @@
 """The head of a shared folder: the tree in force, and the right to write the next one.
 
-Belongs here: a head's fields, its signature, moving it; the right to write: waiting for another writer, signs of life.
-Does not belong here: files (`shared_folder`), the writing (`writing`).
-
 One object has both, so that a writer that lost its lease cannot move the tree: every write names the version that it
 replaces, and taking the lease is a write. No clocks are compared: a writer counts as gone when its head did not change
 for `lease_s` of the waiting machine's own time. One that only stalled finds the head changed, and writes nothing.

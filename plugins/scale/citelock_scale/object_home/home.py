@@ -1,8 +1,4 @@
-"""A home that machines share: writing one of its folders, one machine at a time.
-
-Belongs here: the order of lease, fetching and sending; opening it: the entry point `object_store` of `citelock.homes`.
-Does not belong here: reading alone (`follower`).
-"""
+"""A home that machines share: writing one of its folders, one machine at a time."""
 
 from __future__ import annotations
 
@@ -12,13 +8,24 @@ from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from citelock_scale.object_home.deleting import Listed, erase, listed, remaining, sweep, sweep_if_due
 from citelock_scale.object_home.follower import StoreFollower, delete_tenants, to_answer, to_answer_from_a_database
 from citelock_scale.object_home.heads import FolderHead, Heads, Lease, take_lease
 from citelock_scale.object_home.objects import Objects
-from citelock_scale.object_home.repairing import Repaired, looked_over, repair, restored
 from citelock_scale.object_home.shared_folder import SharedFolder, is_followed, unless_written
-from citelock_scale.object_home.writing import WritingRight, let_go
+from citelock_scale.object_home.writing import (
+    Listed,
+    Repaired,
+    WritingRight,
+    erase,
+    let_go,
+    listed,
+    looked_over,
+    remaining,
+    repair,
+    restored,
+    sweep,
+    sweep_if_due,
+)
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import Config

@@ -1,7 +1,4 @@
-"""The objects of a shared home: read, created once, replaced only if nobody else did.
-
-Belongs here: requests to the store and their errors. Does not belong here: what the objects say (`heads`, `trees`).
-"""
+"""The objects of a shared home: read, created once, replaced only if nobody else did."""
 
 from __future__ import annotations
 

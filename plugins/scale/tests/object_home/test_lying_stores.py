@@ -16,7 +16,7 @@ from support.s3_server import faulty
 
 from citelock_scale.object_home.follower import FollowedFolder
 from citelock_scale.object_home.home import ObjectHome
-from citelock_scale.object_home.trees import FileFact, Tree, content_of, tree_of
+from citelock_scale.object_home.shared_folder import FileFact, Tree, content_of, tree_of
 from rag_serving.artifacts.secret import FIELD, canonical, signature_of
 from rag_serving.shared_home import ObjectHomeError
 

@@ -22,7 +22,7 @@ from support.s3_server import faulty
 
 from citelock_scale.object_home.heads import take_lease
 from citelock_scale.object_home.home import ObjectHome
-from citelock_scale.object_home.trees import FileFact, Tree, content_of, tree_of
+from citelock_scale.object_home.shared_folder import FileFact, Tree, content_of, tree_of
 from citelock_scale.object_home.writing import send
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.index import ObjectStore

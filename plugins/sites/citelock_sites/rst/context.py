@@ -1,7 +1,4 @@
-"""The state of a page of reStructuredText during parsing.
-
-Belongs here: settings of the project, findings and losses on the way. Does not belong here: any directive or role.
-"""
+"""The state of a page of reStructuredText during parsing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Sphinx's directives, beside those of docutils: which class reads which name.
-
-Belongs here: the table of names, structure (toctree, tabs, conditions, objects), what is not known.
-Does not belong here: directives that include files or show code (`inclusion`), the HTML of nodes.
-"""
+"""Sphinx's directives, beside those of docutils: which class reads which name."""
 
 from __future__ import annotations
 
@@ -12,13 +8,173 @@ from types import MappingProxyType
 from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
+from docutils.parsers.rst import Directive, directives
+from docutils.statemachine import StringList
 
-from citelock_sites.rst.context import RstContext, context_of
-from citelock_sites.rst.glossary import Glossary
+from citelock_sites.rst.context import RstContext, context_of, names
 from citelock_sites.rst.inclusion import CodeBlock, Highlight, Include, LiteralInclude, TreeCsvTable
-from citelock_sites.rst.lenient import Lenient
-from citelock_sites.rst.objects import ObjectDescription, SetModule, SetProgram, is_object
+from citelock_sites.rst.reader import Lenient, sphinx_id, term_id
+
+
+class Glossary(Directive):  # type: ignore[misc]
+    """`glossary`: terms, one or more above each other, and their meaning below, indented."""
+
+    has_content = True
+    option_spec = dict.fromkeys(("sorted",), directives.flag)
+
+    def run(self) -> list[Any]:
+        """Return a list of definitions."""
+        items = [self._item(terms, meaning) for terms, meaning in self._entries()]
+        if "sorted" in self.options:
+            items.sort(key=lambda item: item.astext().lower())
+        return [nodes.definition_list("", *items)]
+
+    def _entries(self) -> list[tuple[list[str], StringList]]:
+        found: list[tuple[list[str], StringList]] = []
+        was_blank = True
+        for number, line in enumerate(self.content):
+            if not line.strip():
+                was_blank = True
+                if found:
+                    found[-1][1].append(self.content[number : number + 1])
+                continue
+            if line.startswith((".. ", "..\t")):
+                continue
+            if line[0].isspace() and found:
+                found[-1][1].append(self.content[number : number + 1])
+            elif found and not was_blank and not any(text.strip() for text in found[-1][1]):
+                found[-1][0].append(line)
+            else:
+                found.append(([line], StringList()))
+            was_blank = False
+        return found
+
+    def _item(self, terms: list[str], meaning: StringList) -> Any:
+        heads = []
+        for line in terms:
+            words, messages = self.state.inline_text(line.partition(" : ")[0], self.lineno)
+            node = nodes.term("", "", *words, *messages)
+            node["ids"].append(self._id(node.astext()))
+            self.state.document.note_explicit_target(node)
+            heads.append(node)
+        body = nodes.definition()
+        indents = [len(line) - len(line.lstrip()) for line in meaning if line.strip()]
+        meaning.trim_left(min(indents, default=0))
+        self.state.nested_parse(meaning, self.content_offset, body)
+        return nodes.definition_list_item("", *heads, body)
+
+    def _id(self, term: str) -> str:
+        name, taken = term_id(term), self.state.document.ids
+        number = 0
+        while not name or name in taken:
+            name, number = f"term-{number}", number + 1
+        return name
+
+
+_PYTHON = frozenset(
+    names(
+        "function class method attribute property data exception staticmethod classmethod decorator "
+        "decoratormethod type"
+    )
+)
+_STANDARD = frozenset(names("option cmdoption envvar confval describe object setting"))
+_DOMAINS = frozenset(names("py js c cpp rst std http rust go java rb php"))
+_NAME = re.compile(r"(?:\w+\s+)*?([\w.$]+)\s*(?:[(\[:=]|$)")
+
+
+def is_object(name: str, domain: str) -> bool:
+    """Return whether a directive describes an object."""
+    prefix, colon, kind = name.rpartition(":")
+    if colon:
+        return prefix in _DOMAINS
+    return kind in _STANDARD or (domain == "py" and kind in _PYTHON)
+
+
+def object_name(signature: str, module: str, above: str) -> str:
+    """Return the full name in a Python signature."""
+    found = _NAME.match(signature.strip().removeprefix("async ").strip())
+    name = found[1] if found else ""
+    return ".".join(part for part in (module, above, name) if part) if name else ""
+
+
+class SetModule(Directive):  # type: ignore[misc]
+    """`module`, `currentmodule`: where the objects that follow belong."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec = dict.fromkeys(
+        names("platform synopsis deprecated no-index noindex no-index-entry"), directives.unchanged
+    )
+
+    def run(self) -> list[Any]:
+        """Note the module; its own directive leaves its id, too."""
+        name = self.arguments[0].strip()
+        context_of(self.state.document).module = "" if name == "None" else name
+        if self.name.endswith("currentmodule"):
+            return []
+        return [nodes.target("", "", ids=[f"module-{name}"])]
+
+
+class SetProgram(Directive):  # type: ignore[misc]
+    """`program`: whose options follow."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[Any]:
+        """Note the program."""
+        name = "-".join(self.arguments[0].split())
+        context_of(self.state.document).program = "" if name == "None" else name
+        return []
+
+
+class ObjectDescription(Lenient):
+    """A signature, and what is said of it."""
+
+    required_arguments = 1
+    optional_arguments = 0
+
+    def run(self) -> list[Any]:
+        """Return a list of definitions with one item."""
+        context = context_of(self.state.document)
+        signatures = [line.strip() for line in self.arguments[0].replace("\\\n", "").splitlines() if line.strip()]
+        kind = self.name.rpartition(":")[2]
+        heads = []
+        for signature in signatures:
+            head = nodes.term("", "", nodes.literal("", signature))
+            if name := self._id(kind, signature):
+                head["ids"].append(name)
+            heads.append(head)
+        body = nodes.definition()
+        module = context.module
+        above = _above(self.state)
+        if kind in ("class", "exception") and signatures:
+            own = object_name(signatures[0], "", "")
+            self.state.memo.citelock_above = f"{above}.{own}" if above else own
+        if self.content:
+            self.state.nested_parse(self.content, self.content_offset, body)
+        self.state.memo.citelock_above = above
+        context.module = module
+        return [nodes.definition_list("", nodes.definition_list_item("", *heads, body))]
+
+    def _id(self, kind: str, signature: str) -> str:
+        if "no-index" in self.options or "noindex" in self.options:
+            return ""
+        if kind in ("option", "cmdoption"):
+            program = context_of(self.state.document).program
+            first = re.split(r"[=\[,\s]", signature)[0]
+            return sphinx_id(f"cmdoption-{program}" if program else "cmdoption", first)
+        if kind in ("envvar", "confval"):
+            return sphinx_id(kind, signature.split()[0])
+        prefix = self.name.rpartition(":")[0] or "py"
+        if prefix != "py" or kind in ("describe", "object", "setting"):
+            return ""
+        return object_name(signature, context_of(self.state.document).module, _above(self.state))
+
+
+def _above(state: Any) -> str:
+    above: str = getattr(state.memo, "citelock_above", "")
+    return above
 
 
 class Unknown(Lenient):
@@ -204,7 +360,7 @@ def _table() -> dict[str, type[Directive]]:
         "seealso": SeeAlso,
         "program": SetProgram,
     }
-    for names, kind in (
+    for together, kind in (
         ("code-block sourcecode code prompt parsed-code ipython console testcode testoutput doctest", CodeBlock),
         (" ".join(_CHANGES), VersionChange),
         ("tab group-tab tab-item dropdown card grid-item-card details collapse toggle hint-box", Labelled),
@@ -220,7 +376,7 @@ def _table() -> dict[str, type[Directive]]:
         ("autodoc automod apidoc argparse click openapi swagger autohttp youtube video iframe", Lost),
         ("module currentmodule py:module py:currentmodule js:module", SetModule),
     ):
-        found.update(dict.fromkeys(names.split(), kind))
+        found.update(dict.fromkeys(together.split(), kind))
     return found
 
 

@@ -1,7 +1,4 @@
-"""HTML of docutils' trees.
-
-Belongs here: what each node leaves in the text. Does not belong here: directives and roles that make nodes.
-"""
+"""HTML of docutils' trees."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Directives that show code or bring in files.
-
-Belongs here: code with captions, `include`, `literalinclude` with its ways of choosing lines, tables of files.
-Does not belong here: where files come from (`PageSurroundings`).
-"""
+"""Directives that show code or bring in files."""
 
 from __future__ import annotations
 
@@ -89,23 +85,20 @@ class Include(Directive):  # type: ignore[misc]
         if "literal" in self.options or "code" in self.options:
             return shown(self, text, self.options.get("code", "").strip())
         if hasattr(self.state, "_renderer") and not self.options.get("parser"):
-            return self._markdown(name, text)
+            # Have myst-parser read the lines where it is, as its own directive does
+            renderer, offset = self.state._renderer, self.options.get("heading-offset", "0")
+            above, renderer.document["source"] = renderer.document["source"], name
+            try:
+                renderer.nested_render_text(text, 0, heading_offset=int(offset) if re.fullmatch(r"\d", offset) else 0)
+            finally:
+                renderer.document["source"] = above
+            return []
         if self.options.get("parser") or name.endswith((".md", ".markdown")):
             context.lost["include of another markup"] += 1
             return shown(self, text, "markdown")
         end = f".. end of included file {len(context.read)}"
         lines = string2lines(text, tab_width=8, convert_whitespace=True)
         self.state_machine.insert_input([*lines, "", end], name)
-        return []
-
-    def _markdown(self, name: str, text: str) -> list[Any]:
-        """Have myst-parser read the lines where it is, as its own directive does."""
-        renderer, offset = self.state._renderer, self.options.get("heading-offset", "0")
-        above, renderer.document["source"] = renderer.document["source"], name
-        try:
-            renderer.nested_render_text(text, 0, heading_offset=int(offset) if re.fullmatch(r"\d", offset) else 0)
-        finally:
-            renderer.document["source"] = above
         return []
 
 
@@ -174,29 +167,22 @@ def shown(directive: Any, text: str, language: str) -> list[Any]:
 
 
 def _chosen(text: str, options: dict[str, str]) -> list[str]:
-    """Return the lines that the options choose."""
     if name := options.get("pyobject"):
-        return _object_of(text, name)
+        try:
+            body: Any = ast.parse(text)
+            for part in name.split("."):
+                body = next(node for node in body.body if getattr(node, "name", None) == part)
+        except (SyntaxError, ValueError, StopIteration, RecursionError, AttributeError, MemoryError):
+            return []
+        first = min([body.lineno, *(one.lineno for one in body.decorator_list)])
+        return text.splitlines()[first - 1 : body.end_lineno]
     lines = text.splitlines()
     if wanted := options.get("lines"):
         lines = [lines[number] for number in _line_numbers(wanted, len(lines))]
     return _between("\n".join(lines), options, whole_lines=True).splitlines()
 
 
-def _object_of(text: str, name: str) -> list[str]:
-    """Return the lines of a function or class of a Python file."""
-    try:
-        body: Any = ast.parse(text)
-        for part in name.split("."):
-            body = next(node for node in body.body if getattr(node, "name", None) == part)
-    except (SyntaxError, ValueError, StopIteration, RecursionError, AttributeError, MemoryError):
-        return []
-    first = min([body.lineno, *(one.lineno for one in body.decorator_list)])
-    return text.splitlines()[first - 1 : body.end_lineno]
-
-
 def _line_numbers(wanted: str, count: int) -> list[int]:
-    """Return the indexes of lines such as `1,3-5,8-`."""
     found: list[int] = []
     for part in wanted.split(","):
         match = re.fullmatch(r"(\d{0,7})(-?)(\d{0,7})", part.replace(" ", ""))

@@ -1,8 +1,4 @@
-"""A page of reStructuredText: docutils reads it, with Sphinx's directives and roles beside its own.
-
-Belongs here: the settings of docutils, which lookups answer while it parses, the page that is made of its tree.
-Does not belong here: directives, roles, the HTML of nodes.
-"""
+"""A page of reStructuredText: docutils reads it, with Sphinx's directives and roles beside its own."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ def rst_page(
     """
     from docutils.parsers.rst import Parser
 
-    from citelock_sites.rst.inliner import LinearInliner
+    from citelock_sites.rst.reader import LinearInliner
 
     context = RstContext(name, around or Alone(), settings, language=settings.language)
     return parsed_page(_whole(text, settings), context, Parser(inliner=LinearInliner()))
@@ -61,7 +57,6 @@ def parsed_page(
 
 
 def _document(text: str, context: RstContext, parser: Any, further: Mapping[str, Any]) -> Any:
-    """Return docutils' tree of a text."""
     from docutils import utils
     from docutils.core import publish_doctree
 

@@ -1,7 +1,4 @@
-"""Sphinx's roles, beside those of docutils: references and the words of user interfaces.
-
-Belongs here: what an inline role leaves in the text. Does not belong here: where references lead (`PageSurroundings`).
-"""
+"""Sphinx's roles, beside those of docutils: references and the words of user interfaces."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from citelock_sites.js_values import exported
 from citelock_sites.mdx import Mdx
-from citelock_sites.mkdocs_markdown import plain_markdown
-from citelock_sites.mkdocs_slugs import MkdocsSlugger
+from citelock_sites.mkdocs_markdown import MkdocsSlugger, plain_markdown
 from rag_assets.sources.sites.detect import found_site
 from rag_assets.sources.sites.markdown_page import GithubSlugger
 from rag_assets.sources.sites.site import SiteBody, SitePlan

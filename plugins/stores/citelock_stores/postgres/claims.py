@@ -1,8 +1,5 @@
 """Claims that the database trusts: the caller, signed with the installation's secret; and meaningless ids.
 
-Belongs here: signing, the numbers of tenants and reader classes. Does not belong here: checking claims, which is the
-database's (`migrations.versions`), authentication (`access.principals`).
-
 An id is a keyed digest: the database's catalogs, or a guessed name, reveal nothing.
 """
 

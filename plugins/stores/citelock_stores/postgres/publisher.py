@@ -1,8 +1,4 @@
-"""A tenant's generations in the database: listing them, moving the pointer, and deleting rows.
-
-Belongs here: rows of `generations` and `pointers`, one tenant's transactions, the order of emptying tables. Does not
-belong here: copying generations (`publishing.postgres`), reading them on a caller's behalf (`store`).
-"""
+"""A tenant's generations in the database: listing them, moving the pointer, and deleting rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Transactions on somebody's behalf, on pooled connections.
 
-Belongs here: the pool, settings of one transaction, errors as `remote.errors`. Does not belong here: statements
-(`store`, `store`), signing (`claims`).
-
 Claims are set with `SET LOCAL`: they end with their transaction, whichever caller gets the connection next. They are
 sent as parameters, never within statements, so that no other session reads them in `pg_stat_activity`.
 """

@@ -1,8 +1,5 @@
 """The database of published generations, read on behalf of one principal.
 
-Belongs here: pointer, manifest, problems; the methods of the protocol, statement by statement. Does not belong here:
-connections (`sessions`), access: row policies decide (`migrations.versions`).
-
 Nearest vectors: exact if few rows are readable, else by HNSW and compared again. An HNSW index has all rows of a
 generation; row policies drop hidden ones while it is walked, and the walk goes on until there are enough
 (`hnsw.iterative_scan`). If a caller may read few of the rows, or filters leave few, all of them are compared instead.
@@ -21,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,8 +39,6 @@ from citelock_stores.remote.protocol import (
     Vector,
     WindowVectors,
 )
-from citelock_stores.remote.seals import RESEND
-from citelock_stores.remote.stored import term_hash, unpack_numbers, unpack_tables
 from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -51,7 +47,9 @@ from citelock_stores.remote.tables import (
     REMOTE_SENTENCES,
     REMOTE_TERMS,
     REMOTE_TEXTS,
+    RESEND,
     TEXT_COLUMNS,
+    unpack_tables,
 )
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import derived_key
@@ -81,6 +79,21 @@ def unpack_vectors(packed: Sequence[bytes], dimension: int) -> NDArray[np.float3
         raise RemoteDataError("a stored vector has another dimension than its generation; publish it again")
     joined = np.frombuffer(b"".join(packed), np.uint8).reshape(len(packed), size)[:, _VECTOR_HEADER:]
     return np.ascontiguousarray(joined).view(">f4").astype(np.float32)
+
+
+def pack_numbers(numbers: NDArray[np.int32]) -> bytes:
+    """Return 32-bit numbers, little endian."""
+    return numbers.astype("<i4").tobytes()
+
+
+def unpack_numbers(packed: bytes) -> NDArray[np.int32]:
+    """Return the numbers of `pack_numbers`."""
+    return np.frombuffer(packed, "<i4").astype(np.int32)
+
+
+def term_hash(term: str) -> int:
+    """Return the key of a term: 64 bits with a sign."""
+    return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
 
 
 def vector_text(vector: NDArray[np.float32]) -> str:
@@ -121,7 +134,7 @@ class NearestSearch:
         """Return the k nearest chunks of `readable` ones, of those in `among`, best first."""
         available = readable if among is None else min(readable, len(among))
         if k <= 0 or not available:
-            return _none()
+            return Nearest(np.zeros(0, np.int64), np.zeros(0, np.float32))
         if among is not None and len(among) >= self._stored.chunks:  # names every row there is
             among = None
         by_index = self._stored.ann != "none" and available >= self._fewest(among is not None)
@@ -218,10 +231,6 @@ def _best(scores: Mapping[int, float], k: int) -> Nearest:
     values = np.fromiter(scores.values(), np.float32, len(scores))
     order = np.lexsort((rows, -values))[:k]
     return Nearest(rows[order], values[order])
-
-
-def _none() -> Nearest:
-    return Nearest(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 WHERE = "tenant_id = %s AND placement = %s AND generation = %s"
@@ -358,7 +367,6 @@ class PostgresReader:
 
     @cached_property
     def _chunks_of_classes(self) -> dict[str, int]:
-        """The number of chunks in each of the satisfied classes."""
         if self._principal.tenant != self._stored.tenant:
             return {}
         found = self._rows(

@@ -1,8 +1,5 @@
 """Publishing a checked generation into PostgreSQL: all of it and the pointer in one transaction, or nothing.
 
-Belongs here: columns and values of each table, transactions, partitions, pruning. Does not belong here: the checks
-before (`rag_assets.publishing.checks`), the schema (`postgres.migrations`).
-
 Whatever ends this process or the server meanwhile, the database undoes what was not committed: the generation before
 answers, and nothing is left that the next publication would have to mend. Publications of one tenant follow each other.
 """
@@ -23,7 +20,7 @@ import pyarrow.compute as pc
 
 from citelock_stores.postgres.claims import ClaimSigner, is_storable
 from citelock_stores.postgres.publisher import Publisher, move_pointer, remove_generation
-from citelock_stores.postgres.store import pack_vectors
+from citelock_stores.postgres.store import pack_numbers, pack_vectors, term_hash
 from citelock_stores.publishing.tables import (
     CatalogBlock,
     ReaderClasses,
@@ -35,8 +32,7 @@ from citelock_stores.publishing.tables import (
     seal_blocks,
 )
 from citelock_stores.remote.protocol import PostingKind
-from citelock_stores.remote.stored import pack_numbers, pack_table, term_hash
-from citelock_stores.remote.tables import TEXT_COLUMNS
+from citelock_stores.remote.tables import TEXT_COLUMNS, pack_table
 from rag_serving.access.principals import clauses_of
 from rag_serving.artifacts.manifest import FILE as MANIFEST
 from rag_serving.artifacts.store import Store, StoreError, open_file

@@ -1,61 +1,90 @@
-"""Publishing a checked generation in Qdrant: its points, sending and comparing them.
-
-Belongs here: payloads and vectors of each kind of point, by number; what they take of a quota; requests.
-Does not belong here: the order of a publication (`alias_publisher`), names and fields (`qdrant.points`).
-"""
+"""Publishing a checked generation in Qdrant: its points, sending and comparing them."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from citelock_stores.publishing.alias_publisher import (
-    LISTED,
-    NEAREST,
-    AliasPublisher,
-    Counts,
-    GenerationPoints,
-    GenerationUpload,
-    Maker,
-    NumberedPoint,
-    RawPoint,
-    some_of,
+from citelock_stores.publishing.tables import (
+    chunk_table,
+    classes_of_chunks,
+    original_files,
+    original_table,
+    place_table,
+    seal_blocks,
 )
-from citelock_stores.publishing.tables import chunk_table, classes_of_chunks, place_table
 from citelock_stores.qdrant import filters
+from citelock_stores.qdrant.connection import RepeatedRequests
+from citelock_stores.qdrant.filters import GENERATION, POINT, TENANT
 from citelock_stores.qdrant.points import (
     BOOK_FIELDS,
     DENSE,
+    FORMAT,
     HNSW_EF_CONSTRUCT,
     HNSW_M,
     KEYWORD_FIELDS,
     SPARSE,
     WINDOWS,
+    ManifestPayload,
+    number_of,
+    payload_of,
+    point_id,
+    text_of,
 )
 from citelock_stores.qdrant.reader import pack_terms
 from citelock_stores.qdrant.store import QdrantAlias
 from citelock_stores.remote.protocol import PostingKind
-from citelock_stores.remote.seals import DIGEST_BYTES
-from citelock_stores.remote.stored import TENANT, number_of, point_id
-from citelock_stores.remote.tables import TEXT_COLUMNS
+from citelock_stores.remote.tables import DIGEST_BYTES, TEXT_COLUMNS
 from rag_serving.artifacts.columns import take_rows
-from rag_serving.indexes.databases import RemoteDataError
+from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
+from rag_serving.artifacts.store import Store, read_text
+from rag_serving.config.loading import Config
+from rag_serving.indexes import exact
+from rag_serving.indexes.databases import RemoteDataError, RemoteError, newest_pages
+from rag_serving.indexes.generation import GenerationFiles, read_files
 from rag_serving.indexes.sentence_vectors import record_type
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
-    from qdrant_client.models import CollectionInfo
 
 
-Search = tuple[str, Any, int]
-"""The named vectors, what is searched for in them, and how many are wanted."""
+PIECE = 512 << 10
+"""Bytes of an original in one point."""
+BATCH = 100
+LISTED = 10_000
+"""Ids of one answer."""
+PROBES, NEAREST = 16, 10
+SAME = 1e-5  # difference of cosines that count as equal
+LEFT_READABLE = timedelta(hours=1)
+"""How long a generation stays that the alias left: questions may still be reading it."""
+_WARN = 0.8  # of a quota
 _TERMS = 20_000  # of a vocabulary in one point
+
+_log = logging.getLogger(__name__)
+
+Counts = Mapping[int, int]
+"""How often chunks have a term, by row."""
+
+
+class RawPoint(NamedTuple):
+    """A point without its id: its payload, and its vectors by name."""
+
+    payload: dict[str, Any]
+    vectors: dict[str, Any]
+
+
+NumberedPoint = tuple[int, RawPoint]
 
 
 class TermCounts(NamedTuple):
@@ -81,47 +110,25 @@ class TermCounts(NamedTuple):
         return {"indices": self.numbers[part].tolist(), "values": self.counts[part].astype(float).tolist()}
 
 
-class TermVocabulary(NamedTuple):
-    """A part of the terms of one reader class."""
-
-    kind: PostingKind
-    readers: str
-    terms: list[str]
-    numbers: list[int]
-    chunks: list[int]
-
-
-class QdrantPoints(GenerationPoints):
+class QdrantPoints:
     """The points of one generation in Qdrant, made on demand."""
 
     batch_sizes: ClassVar = {"piece": 20, "seal": 20}  # some 14 MB, where a server takes 32 MB
 
+    def __init__(self, files: GenerationFiles, folder: Path, home: Path) -> None:
+        """`files` were read from `folder`, and so compared with the manifest; the secret of `home` seals them."""
+        self.files, self._folder, self._home = files, folder, home
+        self.manifest, self._table = files.manifest, files.table
+        self.chunks = len(files.table)
+        contents = {each.sha256: each for each in files.originals.values()}
+        self._content = lru_cache(maxsize=1)(lambda sha256: contents[sha256].read())
+
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        return {
-            "chunk": self.chunks,
-            "place": len(self._places),
-            "original": len(self._originals),
-            "piece": len(self._pieces),
-            "terms": len(self._vocabularies),
-            "seal": len(self._seals),
-        }
-
-    @property
-    def is_book(self) -> bool:
-        """Whether passages of books are among the chunks."""
-        column = self._table["passage_id"]
-        return bool(column.null_count < len(column))
-
-    def _makers(self) -> Mapping[str, Maker]:
-        return {
-            "chunk": self._chunk_points,
-            "place": lambda which: (RawPoint(self._places[number], {}) for number in which),
-            "original": lambda which: (RawPoint(self._originals[number], {}) for number in which),
-            "piece": self._piece_points,
-            "terms": lambda which: (self._terms(number) for number in which),
-            "seal": lambda which: (RawPoint(self._seals[number].table.to_pylist()[0], {}) for number in which),
-        }
+        """The number of points of each kind but the manifest."""
+        rows, pieces = self._rows, len(self._pieces)
+        before = {"chunk": self.chunks, "place": len(rows["place"]), "original": len(rows["original"])}
+        return {**before, "piece": pieces, "terms": len(rows["terms"]), "seal": len(rows["seal"])}
 
     @cached_property
     def size(self) -> int:
@@ -132,6 +139,65 @@ class QdrantPoints(GenerationPoints):
         digests = DIGEST_BYTES * self.chunks
         encoded = (sentences + self.original_bytes + digests) * 4 // 3
         return int(vectors + self._chunks.nbytes + 8 * postings + encoded)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether a chunk may have several vectors."""
+        return self.files.vectors.windows is not None
+
+    @property
+    def is_book(self) -> bool:
+        """Whether passages of books are among the chunks."""
+        column = self._table["passage_id"]
+        return bool(column.null_count < len(column))
+
+    def of(self, kind: str, numbers: Sequence[int]) -> Iterator[RawPoint]:
+        """Yield the points of a kind with some numbers."""
+        owner = {TENANT: self.manifest.tenant, GENERATION: self.manifest.id, POINT: kind}
+        makers = {"chunk": self._chunk_points, "piece": self._piece_points}
+        rows = self._rows.get(kind, [])
+        plain = (RawPoint(rows[number], {}) for number in numbers)
+        for point in makers[kind](numbers) if kind in makers else plain:
+            yield RawPoint(payload_of({**point.payload, **owner}), point.vectors)
+
+    def manifest_payload(self, complete: bool) -> dict[str, Any]:
+        """Return the payload of the point that describes the generation."""
+        described = ManifestPayload(
+            format=FORMAT,
+            content=text_of(read_text(self._folder / MANIFEST_FILE).encode()),
+            created_at=self.manifest.created_at,
+            newest=newest_pages(self._table),
+            classes=tuple(sorted(self.classes)),
+            points={**self.counts},
+            windows=self.has_windows,
+            vectors=self.manifest.vector_count,
+            bytes=self.size,
+            complete=complete,
+        )
+        owner = {TENANT: self.manifest.tenant, GENERATION: self.manifest.id, POINT: "manifest"}
+        return {**described.model_dump(mode="json"), **owner}
+
+    @cached_property
+    def classes(self) -> frozenset[str]:
+        """The reader classes of chunks, places and originals."""
+        chunks = pc.unique(self._table["readers"]).to_pylist()
+        places = pc.unique(place_table(self.files)["readers"]).to_pylist()
+        return frozenset({*chunks, *places, *(row["readers"] for row in self._originals)})
+
+    @cached_property
+    def original_bytes(self) -> int:
+        """Bytes of the files of pages, each once."""
+        return sum({row["sha256"]: row["bytes"] for row in self._originals}.values())
+
+    @cached_property
+    def term_counts(self) -> dict[PostingKind, TermCounts]:
+        """The postings of both kinds."""
+        words, starts, rows = self.files.keywords.content_postings()
+        ones = np.ones(len(rows), np.int64)
+        return {
+            "lexical": TermCounts.of(*self.files.lexical.postings(), chunks=self.chunks),
+            "keyword": TermCounts.of(words, starts, rows, ones, chunks=self.chunks),
+        }
 
     def _chunk_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
         rows = take_rows(self._chunks, np.array(numbers, np.int64)).to_pylist()
@@ -149,10 +215,37 @@ class QdrantPoints(GenerationPoints):
         places, _ = table.windows.places(np.array([row], np.int64))
         return {WINDOWS: table.vectors[places].tolist(), **sparse}
 
-    def _terms(self, number: int) -> RawPoint:
-        part = self._vocabularies[number]
-        packed = pack_terms(part.terms, part.numbers, part.chunks)
-        return RawPoint({"posting": part.kind, "readers": part.readers, "packed": packed}, {})
+    def _piece_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
+        for number in numbers:
+            sha256, place, readers = self._pieces[number]
+            content = self._content(sha256)[place * PIECE : (place + 1) * PIECE]
+            yield RawPoint({"sha256": sha256, "piece": place, "readers": readers, "bytes": content}, {})
+
+    @cached_property
+    def _rows(self) -> dict[str, list[dict[str, Any]]]:
+        """The payloads of points without vectors: in parts those of seals and of the vocabulary of a reader class."""
+        seals = [block.table.to_pylist()[0] for block in seal_blocks(self.files, self._home)]
+        places = place_table(self.files).to_pylist()
+        return {"place": places, "original": self._originals, "terms": [*self._vocabularies()], "seal": seals}
+
+    @cached_property
+    def _originals(self) -> list[dict[str, Any]]:
+        """The files of pages, each for readers of all of its page."""
+        files = original_files(self.files)
+        rows = original_table(files).to_pylist()
+        return [{**row, "readers": file.readers} for row, file in zip(rows, files, strict=True)]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[str, int, list[str]]]:
+        """Digest, place and reader classes of every part of a file; a file shared by pages is listed once."""
+        files: dict[str, tuple[int, set[str]]] = {}
+        for row in self._originals:
+            files.setdefault(row["sha256"], (row["bytes"], set()))[1].add(row["readers"])
+        return [
+            (sha256, place, sorted(readers))
+            for sha256, (size, readers) in sorted(files.items())
+            for place in range(max(1, -(-size // PIECE)))
+        ]
 
     @cached_property
     def _chunks(self) -> pa.Table:
@@ -160,25 +253,8 @@ class QdrantPoints(GenerationPoints):
         table = chunk_table(self.files)
         return pa.table([*table.columns, *texts.columns], names=[*table.column_names, *texts.column_names])
 
-    @cached_property
-    def _places(self) -> list[dict[str, Any]]:
-        places: list[dict[str, Any]] = place_table(self.files).to_pylist()
-        return places
-
-    @cached_property
-    def term_counts(self) -> dict[PostingKind, TermCounts]:
-        """The postings of both kinds."""
-        words, starts, rows = self.files.keywords.content_postings()
-        ones = np.ones(len(rows), np.int64)
-        return {
-            "lexical": TermCounts.of(*self.files.lexical.postings(), chunks=self.chunks),
-            "keyword": TermCounts.of(words, starts, rows, ones, chunks=self.chunks),
-        }
-
-    @cached_property
-    def _vocabularies(self) -> list[TermVocabulary]:
+    def _vocabularies(self) -> Iterator[dict[str, Any]]:
         names, codes = classes_of_chunks(self.files)
-        parts: list[TermVocabulary] = []
         for kind, counts in self.term_counts.items():
             classes = np.repeat(codes.astype(np.int64), np.diff(counts.starts))
             keys, chunks = np.unique(classes * len(counts.terms) + counts.numbers, return_counts=True)
@@ -188,12 +264,99 @@ class QdrantPoints(GenerationPoints):
                     part = slice(start, min(start + _TERMS, int(last)))
                     numbers = (keys[part] - number * len(counts.terms)).tolist()
                     spelt = [counts.terms[each] for each in numbers]
-                    parts.append(TermVocabulary(kind, readers, spelt, numbers, chunks[part].tolist()))
-        return parts
+                    packed = pack_terms(spelt, numbers, chunks[part].tolist())
+                    yield {"posting": kind, "readers": readers, "packed": packed}
 
 
-class QdrantUpload(GenerationUpload[QdrantPoints]):
+@dataclass(frozen=True)
+class Uploaded:
+    """The result of an upload. `present`: points that were there already; `repeats`: requests that were sent again."""
+
+    points: int
+    batches: int
+    present: int
+    repeats: int
+    seconds: float
+
+
+class QdrantUpload:
     """The upload of one generation to its collection, and its comparison there."""
+
+    def __init__(self, requests: RepeatedRequests, collection: str, points: QdrantPoints, config: Config) -> None:
+        self.collection = collection
+        self._requests, self._points, self._config = requests, points, config
+        self._name = points.manifest.tenant, points.manifest.id
+
+    def send(self, progress: Callable[[int, int], None] | None = None, resend: bool = False) -> Uploaded:
+        """Send every missing point; `resend`: also replace existing ones. `progress` receives (points, all points).
+
+        Raises:
+            RemoteError: the server does not take them.
+        """
+        began = time.monotonic()
+        self._ensure_collection()
+        if not self._present("manifest"):  # one that is published already stays whole while it is mended
+            self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=False), {}))])
+        sent, batches, everything = 0, 0, sum(self._points.counts.values())
+        present = {kind: set[int]() if resend else self._present(kind) for kind in self._points.counts}
+        done = sum(len(numbers) for numbers in present.values())
+        for kind, count in self._points.counts.items():
+            size = self._points.batch_sizes.get(kind, BATCH)
+            missing = [number for number in range(count) if number not in present[kind]]
+            for start in range(0, len(missing), size):
+                numbers = missing[start : start + size]
+                self._put(kind, [*zip(numbers, self._points.of(kind, numbers), strict=True)])
+                sent, batches = sent + len(numbers), batches + 1
+                if progress:
+                    progress(done + sent, everything)
+        self._finish(began)
+        return Uploaded(sent, batches, done, self._requests.repeats, time.monotonic() - began)
+
+    def complete(self) -> None:
+        """Mark the generation as complete."""
+        self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
+
+    def check(self) -> float:
+        """Return recall@10 of sample queries, 0 to 1, after verifying that every kind of point has its count, and that
+        chunks are found by their vectors and terms.
+
+        Raises:
+            RemoteDataError: something is missing, or recall is too low.
+        """
+        where = f"collection {self.collection} is not as generation {self._points.manifest.id} was sent"
+        for kind, expected in self._points.counts.items():
+            narrowed = filters.unread(*self._name, kind)
+            answer = self._requests.ask(
+                lambda client, which=narrowed: client.count(self.collection, count_filter=which, exact=True)  # type: ignore[misc]
+            )
+            if (found := answer.count) != expected:
+                raise RemoteDataError(
+                    f"{where}: {found} of {expected} points of kind {kind}; `citelock generations repair` sends it "
+                    "again"
+                )
+        if not self._points.chunks:
+            return 1.0
+        for term, there, sent in (each for name in ("lexical", "keyword") for each in self._terms(name)):
+            if there != sent:
+                raise RemoteDataError(
+                    f"{where}: chunks with {term!r} differ; `citelock generations repair` sends it again"
+                )
+        recall, least = self._recall(), self._config.indexing.min_ann_recall
+        if recall < least:
+            raise RemoteDataError(f"{where}: recall@10 of sample queries is {recall:.3f}, {least} is needed")
+        return recall
+
+    def _recall(self) -> float:
+        """Return the share of the nearest chunks that searches find; one as near as the last of them is as good."""
+        table, chunks = self._points.files.vectors, self._points.chunks
+        rows = np.unique(np.linspace(0, chunks - 1, PROBES).astype(np.int64))
+        queries = table.mean(rows)
+        hits = 0
+        for query, answer in zip(queries, self._nearest(queries), strict=True):
+            nearest = exact.search(table, query, NEAREST)
+            similarities = exact.similarities(table, query, np.array(answer, np.int64))
+            hits += min(len(nearest), int(np.count_nonzero(similarities >= nearest[-1].score - SAME)))
+        return hits / (len(rows) * min(NEAREST, chunks))
 
     def _ensure_collection(self) -> None:
         if not self._requests.ask(lambda client: client.collection_exists(self.collection)):
@@ -203,7 +366,9 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
                 if not self._requests.ask(lambda client: client.collection_exists(self.collection)):
                     raise
         info = self._requests.ask(lambda client: client.get_collection(self.collection))
-        dimension, found = self._points.manifest.embedder.dimension, _dimension(info)
+        vectors = info.config.params.vectors
+        params = vectors.get(DENSE) if isinstance(vectors, dict) else None
+        dimension, found = self._points.manifest.embedder.dimension, params.size if params else None
         if found != dimension:
             raise RemoteDataError(
                 f"collection {self.collection} has vectors of {found} dimensions, generation {self._name[1]} of "
@@ -243,7 +408,6 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
                 )
 
     def _present(self, kind: str) -> set[int]:
-        """Return the numbers of the points of a kind that are there."""
         narrowed, numbers, offset = filters.unread(*self._name, kind), set[int](), None
         while True:
             records, offset = self._requests.ask(
@@ -273,11 +437,6 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
 
-    def _count(self, kind: str) -> int:
-        narrowed = filters.unread(*self._name, kind)
-        answer = self._requests.ask(lambda client: client.count(self.collection, count_filter=narrowed, exact=True))
-        return int(answer.count)
-
     def _nearest(self, queries: NDArray[np.float32]) -> Sequence[Sequence[int]]:
         from qdrant_client.models import SearchParams
 
@@ -290,7 +449,8 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
         from qdrant_client.models import SparseVector
 
         counts, chunks = self._points.term_counts[kind], self._points.chunks
-        terms = some_of(len(counts.terms))
+        spread = np.linspace(0, len(counts.terms) - 1, PROBES) if counts.terms else ()
+        terms = sorted({round(number) for number in spread})
         searches = [(SPARSE[kind], SparseVector(indices=[term], values=[1.0]), chunks) for term in terms]
         answers = self._searched(searches, None) if searches else []
         owners = np.repeat(np.arange(chunks), np.diff(counts.starts))
@@ -299,7 +459,7 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
             sent = dict(zip(owners[which].tolist(), counts.counts[which].tolist(), strict=True))
             yield counts.terms[term], {number_of(point.id): round(point.score) for point in answer}, sent
 
-    def _searched(self, searches: list[Search], params: Any) -> list[list[Any]]:
+    def _searched(self, searches: list[tuple[str, Any, int]], params: Any) -> list[list[Any]]:
         from qdrant_client.models import QueryRequest
 
         narrowed = filters.unread(*self._name, "chunk")
@@ -311,14 +471,116 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
         return [list(response.points) for response in responses]
 
 
-def _dimension(info: CollectionInfo) -> int | None:
-    """Return the dimension of a collection's vectors; None if it has none of that name."""
-    vectors = info.config.params.vectors
-    params = vectors.get(DENSE) if isinstance(vectors, dict) else None
-    return params.size if params else None
+class QuotaError(RemoteError):
+    """A generation does not fit into the configured quota; the message says how to mend it."""
 
 
-class QdrantPublisher(AliasPublisher, QdrantAlias):
+@dataclass(frozen=True)
+class QdrantPublication:
+    """The result of a publication. `recall`: of sample queries, 0 to 1; `quotas`: the used part of each; `warnings`:
+    messages for an operator."""
+
+    generation: str
+    previous: str | None
+    uploaded: Uploaded
+    recall: float
+    removed: tuple[str, ...]
+    quotas: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def figures(self) -> dict[str, int | float | str]:
+        """Return its figures for people: numbers and short texts by name."""
+        done = self.uploaded
+        return {
+            "points_sent": done.points,
+            "points_present": done.present,
+            "batches": done.batches,
+            "requests_repeated": done.repeats,
+            "seconds": round(done.seconds, 3),
+            "sample_queries": PROBES,
+            "sample_recall": round(self.recall, 4),
+            "quota": "; ".join(self.quotas) or "none is configured",
+            "warnings": "; ".join(self.warnings) or "none",
+        }
+
+
+class QdrantPublisher(QdrantAlias):
     """The generations of one tenant in a Qdrant server, for a holder of the tenant's lock (`Store.lock`)."""
 
-    points_class, upload_class = QdrantPoints, QdrantUpload
+    def __init__(self, store: Store, tenant: str, config: Config) -> None:
+        super().__init__(config, tenant)
+        self._store, self._config = store, config
+
+    def publish(
+        self, generation_id: str, progress: Callable[[int, int], None] | None = None, resend: bool = False
+    ) -> QdrantPublication:
+        """Send a generation, compare it, and let the tenant's alias name it. `progress` hears of (points, all points);
+        `resend`: points that are there are sent, too.
+
+        Raises:
+            StoreError: its folder is missing or damaged.
+            QuotaError: it does not fit; nothing was sent.
+            RemoteError: the server cannot take it; the alias is as it was.
+        """
+        files = read_files(self._store, self.tenant, generation_id, self._config.indexing.memory_bytes)
+        points = QdrantPoints(files, self._store.generation(self.tenant, generation_id), self._config.home)
+        removed = self.prune(also_keep=generation_id)
+        quotas, warnings = self._check_quota(points)
+        upload = QdrantUpload(self.requests, self.layout.collection(self.tenant, generation_id), points, self._config)
+        uploaded = upload.send(progress, resend)
+        recall = upload.check()
+        upload.complete()
+        previous = self.point_to(generation_id)
+        return QdrantPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings)
+
+    def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
+        """Remove the remains of killed publications, and all but the last `keep_generations`; return their ids.
+
+        A generation that the alias left stays for an hour, for its running questions.
+        """
+        stored, current = self.generations(), self.current()
+        kept = {current, also_keep}
+        now = datetime.now(UTC)
+        whole = [each for each in stored if each.is_whole and each.id not in kept]
+        for each in whole:
+            if each.left_at is None:  # the alias left it, and the process was killed before recording that
+                self.note_left(each.id, now)
+        whole.sort(key=lambda each: each.left_at or now, reverse=True)
+        doomed = [each for each in stored if each.id not in kept and not each.is_whole]
+        beyond = whole[self._config.indexing.keep_generations - 1 :]
+        doomed += [each for each in beyond if each.left_at and now - each.left_at >= LEFT_READABLE]
+        for each in doomed:
+            self.remove(each)
+        return tuple(sorted(each.id for each in doomed))
+
+    def _check_quota(self, points: QdrantPoints) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the future use of each quota, and warnings of those that are nearly used up.
+
+        Raises:
+            QuotaError: one would be exceeded.
+        """
+        settings, shares, warnings = self._config.index, list[str](), list[str]()
+        if settings.quota_vectors is None and settings.quota_bytes is None:
+            return (), ()
+        base = self.layout.base
+        names = [name for name in self.collections() if name == base or name.startswith(f"{base}.")]
+        everything = [each for name in names for each in self.in_collection(name, everybody=True)]
+        others = [each.manifest for each in everything if each.manifest and each.id != points.manifest.id]
+        used = sum(each.vectors for each in others), sum(each.bytes for each in others)
+        own = points.manifest.vector_count, points.size
+        quotas = settings.quota_vectors, settings.quota_bytes
+        for name, quota, before, new in zip(("vectors", "bytes"), quotas, used, own, strict=True):
+            if quota is None:
+                continue
+            share = f"{before + new:,} of {quota:,} {name} (index.quota_{name})"
+            shares.append(share)
+            if before + new < _WARN * quota:
+                continue
+            if before + new > quota:
+                raise QuotaError(
+                    f"generation {points.manifest.id} would take Qdrant to {share}; nothing was sent. Lower "
+                    "indexing.keep_generations, index fewer pages, or raise the quota"
+                )
+            warnings.append(f"Qdrant holds {share} with generation {points.manifest.id}")
+            _log.warning("%s", warnings[-1])
+        return tuple(shares), tuple(warnings)

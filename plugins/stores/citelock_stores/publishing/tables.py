@@ -1,8 +1,4 @@
-"""A generation's files as the tables and seals that a database hands out.
-
-Belongs here: what `remote.protocol` wants of a publisher, whatever the database. Does not belong here: how one stores
-it, what a seal is (`remote.seals`).
-"""
+"""A generation's files as the tables and seals that a database hands out."""
 
 from __future__ import annotations
 
@@ -18,14 +14,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from citelock_stores.remote.protocol import PostingKind
-from citelock_stores.remote.seals import (
+from citelock_stores.remote.tables import (
     DIGEST_BYTES,
+    REMOTE_CHUNKS,
+    REMOTE_ORIGINALS,
+    REMOTE_PLACES,
+    REMOTE_SEALS,
+    TEXT_COLUMNS,
     GenerationSeals,
     SealedRows,
     original_digest,
     text_digest,
 )
-from citelock_stores.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, REMOTE_PLACES, REMOTE_SEALS, TEXT_COLUMNS
 from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of
 from rag_serving.indexes.generation import GenerationFiles

@@ -1,8 +1,5 @@
 """The one place that narrows a request to Qdrant to readable points.
 
-Belongs here: filters by tenant, generation, kind of point and reader class. Does not belong here: sending them
-(`points`, the writer).
-
 Qdrant has no row policies, and since version 1.16 no filters in its access tokens: a request without these conditions
 would return every tenant's points. So no module but this one makes a `Filter`, which a test verifies.
 """
@@ -12,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from citelock_stores.remote.stored import GENERATION, POINT, READERS, TENANT
-
 if TYPE_CHECKING:
     from qdrant_client.models import Filter
+
+TENANT, GENERATION, POINT, READERS = "tenant", "generation", "point", "readers"
+"""Fields of all that a server holds: whose it is, and of what kind."""
 
 
 def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], conditions: Sequence[Any] = ()) -> Filter:

@@ -1,8 +1,5 @@
 """One generation in Qdrant, read on behalf of one principal.
 
-Belongs here: tables from points, the nearest chunks, counts and numbers of terms. Does not belong here: the filter
-(`filters`), BM25 (`indexes.lexical`), caching postings (`remote.parts`), choosing the generation (`store`).
-
 A chunk has one sparse vector for each kind of posting: the component at a term's number is the term's count, so that
 the product with the unit vector there is that count. A reader's vocabulary is that of the reader classes: a term of
 hidden chunks alone has no number in it, and is not queried.
@@ -12,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,10 +17,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from citelock_stores.qdrant import filters
-from citelock_stores.qdrant.points import DENSE, SPARSE, WINDOWS, PointSearch, ReadablePoints
-from citelock_stores.remote.nearest import NearestHits, k_nearest, nearest_of
+from citelock_stores.qdrant.points import (
+    DENSE,
+    SPARSE,
+    WINDOWS,
+    PointSearch,
+    ReadablePoints,
+    SearchSettings,
+    bytes_of,
+    number_of,
+    table_of,
+    text_of,
+)
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
-from citelock_stores.remote.stored import SearchSettings, bytes_of, number_of, pack_table, table_of, text_of
 from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -32,8 +38,47 @@ from citelock_stores.remote.tables import (
     REMOTE_SENTENCES,
     REMOTE_TERMS,
     REMOTE_TEXTS,
+    pack_table,
 )
 from rag_serving.indexes.databases import RemoteDataError
+
+Hit = tuple[int, float]
+"""The number of a chunk and its score."""
+SPARE = 16
+"""Hits asked for beyond k, to see whether further ones are as near as the last."""
+
+
+class NearestHits(NamedTuple):
+    """The result of one search. `hits`: each chunk once; `whole`: there is nothing else; `lowest`: no other is
+    nearer."""
+
+    hits: Sequence[Hit]
+    whole: bool
+    lowest: float
+
+
+Search = Callable[[int], NearestHits]
+"""Gives so many hits, the best ones."""
+
+
+def k_nearest(search: Search, k: int, among: Rows | None = None) -> Nearest:
+    """Return the k nearest chunks, of those in `among`; of those as near as the last of them, the first rows."""
+    asked = (k if among is None else 4 * k) + SPARE
+    wanted = None if among is None else frozenset(among.tolist())
+    while True:
+        found = search(asked)
+        kept = found.hits if wanted is None else [hit for hit in found.hits if hit[0] in wanted]
+        if found.whole or (len(kept) >= k and found.lowest < sorted((hit[1] for hit in kept), reverse=True)[k - 1]):
+            return nearest_of(kept, k)
+        asked *= 4
+
+
+def nearest_of(hits: Sequence[Hit], k: int) -> Nearest:
+    """Return the k best of some hits, equal ones in row order."""
+    ordered = sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k]
+    rows, scores = ([hit[0] for hit in ordered], [hit[1] for hit in ordered])
+    return Nearest(np.array(rows, np.int64), np.array(scores, np.float32))
+
 
 _PACKED = pa.schema([("term", pa.string()), ("number", pa.int32()), ("chunks", pa.int64())])
 

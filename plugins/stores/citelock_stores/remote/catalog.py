@@ -1,8 +1,5 @@
 """The part of a generation in a database visible to one set of reader classes, as the chunks of an index of its own.
 
-Belongs here: fetching it once for all callers; comparing it with classes and seals; caching catalogs. Does not belong
-here: reading by rows (`parts`), searching (`indexes.indexed_chunks`).
-
 Its rows have numbers of their own: an installation without the other pages gives the same rows.
 """
 
@@ -28,11 +25,17 @@ from citelock_stores.remote.parts import (
     RemoteLexical,
     RemoteSentences,
     RemoteTexts,
+    RowNumbers,
 )
 from citelock_stores.remote.protocol import RemoteReader
-from citelock_stores.remote.rows import RowNumbers
-from citelock_stores.remote.seals import Digests, GenerationSeals, checked_texts
-from citelock_stores.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, REMOTE_PLACES
+from citelock_stores.remote.tables import (
+    REMOTE_CHUNKS,
+    REMOTE_ORIGINALS,
+    REMOTE_PLACES,
+    Digests,
+    GenerationSeals,
+    checked_texts,
+)
 from rag_serving.artifacts.columns import indices, numbers_of
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.artifacts.store import StoreError

@@ -1,8 +1,4 @@
-"""A generation in a database: what each reader may see of it is fetched under that reader's own rights.
-
-Belongs here: its manifest, which catalog belongs to a reader, following the tenant's pointer, the database that all
-tenants of a process share. Does not belong here: a catalog (`catalog`), a database (the backends).
-"""
+"""A generation in a database: what each reader may see of it is fetched under that reader's own rights."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from pathlib import Path
 
 from citelock_stores.remote.catalog import Catalog, CatalogKey, Catalogs, Trust
 from citelock_stores.remote.protocol import RemoteGeneration, RemoteStore
-from citelock_stores.remote.seals import RESEND, GenerationSeals
+from citelock_stores.remote.tables import RESEND, GenerationSeals
 from rag_serving.access.principals import READER, Principal, satisfied_classes
 from rag_serving.artifacts.manifest import Manifest, manifest_of
 from rag_serving.artifacts.store import Store, StoreError

@@ -1,9 +1,5 @@
 """The interface of a database of generations: it returns, on behalf of one principal, what that one may read.
 
-Belongs here: the protocol of every database backend, and the data that a publisher must store for it.
-Does not belong here: a backend (`postgres`, `qdrant`), the view made of it (`rag_serving.indexes.view`), the tables'
-columns (`tables`).
-
 **The database filters.** Nothing hidden from a reader ever enters this process: each answer has only rows whose reader
 class the principal satisfies, of the one tenant and generation, and equals that of a database without the other rows. A
 backend without row-level security must send the reader classes, from `access.principals.satisfied_classes`, as a filter

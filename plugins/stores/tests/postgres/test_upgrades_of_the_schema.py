@@ -126,7 +126,7 @@ def test_a_migration_that_fails_leaves_the_older_schema(
             connection.exec_driver_sql("SELECT 1 / 0")
 
     with monkeypatch.context() as patch:
-        patch.setattr("citelock_stores.postgres.migrations.statements.run_statements", break_off)
+        patch.setattr("citelock_stores.postgres.migrations.versions.run_statements", break_off)
         with pytest.raises(RemoteDataError, match="the migration was undone"):
             migrate(config)
     with connected(config, OWNER) as connection:

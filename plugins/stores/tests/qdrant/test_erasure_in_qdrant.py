@@ -14,8 +14,8 @@ from support.qdrant_server import QdrantServer, started_qdrant
 from support.stand_in_http import Fault
 
 from citelock_governance.erasing import TenantErasure, count_published
+from citelock_stores.qdrant import connection
 from citelock_stores.qdrant.store import QdrantDatabase
-from citelock_stores.remote import connections
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.databases import PublishedError
@@ -33,7 +33,7 @@ def server() -> Iterator[QdrantServer]:
 @pytest.fixture
 def homes(server: QdrantServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """Two tenants, published in the one layout and later in the other."""
-    monkeypatch.setattr(connections, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(connection, "BACKOFF_S", 0.01)
     server.faults.clear()
     for name in [*server.collections]:
         server.answer("DELETE", f"/collections/{name}", None)

@@ -12,8 +12,7 @@ from support.synthetic import clustered_vectors
 
 from citelock_stores.qdrant import filters
 from citelock_stores.qdrant.connection import QdrantConnection
-from citelock_stores.qdrant.points import DENSE, SPARSE
-from citelock_stores.remote.stored import number_of
+from citelock_stores.qdrant.points import DENSE, SPARSE, number_of
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 

@@ -16,11 +16,9 @@ from support.synthetic import chunk_row, clustered_vectors
 
 from citelock_stores import publishing, qdrant
 from citelock_stores.qdrant.connection import QdrantConnection
-from citelock_stores.qdrant.points import ReadablePoints
+from citelock_stores.qdrant.points import CollectionNames, GenerationLocation, ReadablePoints, number_of, point_id
 from citelock_stores.qdrant.reader import QdrantReader
-from citelock_stores.qdrant.store import QdrantStore
-from citelock_stores.remote.aliases import AliasedGeneration
-from citelock_stores.remote.stored import CollectionNames, GenerationLocation, number_of, point_id
+from citelock_stores.qdrant.store import QdrantGeneration, QdrantStore
 from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.config.loading import Config
@@ -49,7 +47,7 @@ class Case(NamedTuple):
     server: QdrantServer
     disk: Generation
     store: QdrantStore
-    remote: AliasedGeneration
+    remote: QdrantGeneration
 
 
 @pytest.fixture(scope="module", params=["tenant", "shared"])

@@ -23,12 +23,11 @@ from support.waiting import wait_until
 from support.wiki import Passage, publish_paged
 from typer.testing import CliRunner
 
-from citelock_stores.publishing import alias_publisher
-from citelock_stores.publishing.alias_publisher import QuotaError
-from citelock_stores.publishing.qdrant import QdrantPoints, QdrantPublisher, QdrantUpload
+from citelock_stores.publishing import qdrant as writer
+from citelock_stores.publishing.qdrant import QdrantPoints, QdrantPublisher, QdrantUpload, QuotaError
+from citelock_stores.qdrant import connection
 from citelock_stores.qdrant.connection import QdrantConnection
 from citelock_stores.qdrant.store import QdrantStore
-from citelock_stores.remote import connections
 from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
@@ -48,7 +47,7 @@ def server() -> Iterator[QdrantServer]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(connection, "BACKOFF_S", 0.01)
 
 
 in_either_layout = pytest.mark.parametrize("config", ["tenant", "shared"], indirect=True)
@@ -251,7 +250,7 @@ def test_a_rollback_moves_the_alias_and_old_generations_go_when_nobody_reads_the
     pruning = publisher(few)
     assert pruning.prune() == ()  # left just now
     later = datetime.now(UTC) + timedelta(hours=2)
-    monkeypatch.setattr(alias_publisher, "datetime", _Clock(later))
+    monkeypatch.setattr(writer, "datetime", _Clock(later))
     assert pruning.prune() == tuple(sorted(ids[:2]))
     assert {each.id for each in publishing.generations()} == {ids[2], ids[3]}
     assert answers(config) == readable(generations[2])
@@ -309,7 +308,7 @@ def test_points_that_are_not_what_was_sent_are_not_published(
     old = built(config, restricted_chunks(30))
     publishing.publish(old.id)
     new = built(config, restricted_chunks(60, seed=1))
-    monkeypatch.setattr(alias_publisher.GenerationUpload, "complete", _die)
+    monkeypatch.setattr(writer.QdrantUpload, "complete", _die)
     with pytest.raises(KilledError):
         publishing.publish(new.id)
     monkeypatch.undo()
@@ -426,7 +425,7 @@ def test_vectors_of_another_dimension_do_not_go_into_a_shared_collection(server:
 def test_sample_queries_are_compared_with_exact_search(config: Config, publishing: QdrantPublisher) -> None:
     disk = built(config, restricted_chunks(60))
     publishing.publish(disk.id)
-    files = alias_publisher.read_files(publishing._store, TENANT, disk.id, 1 << 30)
+    files = writer.read_files(publishing._store, TENANT, disk.id, 1 << 30)
     points = QdrantPoints(files, publishing._store.generation(TENANT, disk.id), config.home)
     collection = publishing.layout.collection(TENANT, disk.id)
     assert QdrantUpload(publishing.requests, collection, points, config).check() == 1

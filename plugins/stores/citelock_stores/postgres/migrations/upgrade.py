@@ -1,7 +1,4 @@
-"""Applying the schema's revisions, and what they rest on: roles, pgvector, the key of signed claims.
-
-Belongs here: `citelock index migrate`. Does not belong here: tables and policies (`versions`).
-"""
+"""Applying the schema's revisions, and what they rest on: roles, pgvector, the key of signed claims."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from citelock_stores.postgres.claims import KEY_PURPOSE, pads
-from citelock_stores.postgres.migrations.statements import run_statements
+from citelock_stores.postgres.migrations.versions import run_statements
 from citelock_stores.postgres.migrations.versions.v0002_search import revision
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config, ConfigError
@@ -50,7 +47,9 @@ def migrate(config: Config) -> Migration:
         raise ConfigError("index.owner_url is not set: the database's administrator (CITELOCK_INDEX__OWNER_URL)")
     with _connected(url) as connection:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        _require_version(connection)
+        number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
+        if number < 150_000:
+            raise RemoteDataError(f"PostgreSQL {number // 10_000} is too old; 15 or newer is needed")
         made = tuple(role for role in _ROLES if _make_role(connection, role))
         _make_schema(connection)
         words = _make_words(connection)
@@ -85,12 +84,6 @@ def _connected(url: str) -> Iterator[Any]:
         raise RemoteConnectionError(f"index.owner_url: {one_line(error.orig)}") from error
     except DBAPIError as error:
         raise RemoteDataError(f"index.owner_url: the migration was undone: {one_line(error.orig)}") from error
-
-
-def _require_version(connection: Any) -> None:
-    number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
-    if number < 150_000:
-        raise RemoteDataError(f"PostgreSQL {number // 10_000} is too old; 15 or newer is needed")
 
 
 def _make_role(connection: Any, role: str) -> bool:

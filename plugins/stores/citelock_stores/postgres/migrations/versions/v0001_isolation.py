@@ -1,11 +1,8 @@
-"""The first schema: tables by tenant and generation, policies bound to signed claims, partitions, hybrid search.
-
-Belongs here: the order of its SQL files. Does not belong here: applying it (`migrations.upgrade`).
-"""
+"""The first schema: tables by tenant and generation, policies bound to signed claims, partitions, hybrid search."""
 
 from __future__ import annotations
 
-from citelock_stores.postgres.migrations.statements import run_statements
+from citelock_stores.postgres.migrations.versions import run_statements
 
 revision = "0001"
 down_revision = None

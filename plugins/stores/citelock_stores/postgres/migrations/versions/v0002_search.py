@@ -1,11 +1,8 @@
-"""The second schema: hybrid search by the index at any size, seals of catalogs, an erasure of its own.
-
-Belongs here: the order of its SQL files. Does not belong here: applying it (`migrations.upgrade`).
-"""
+"""The second schema: hybrid search by the index at any size, seals of catalogs, an erasure of its own."""
 
 from __future__ import annotations
 
-from citelock_stores.postgres.migrations.statements import run_statements, schema_names
+from citelock_stores.postgres.migrations.versions import run_statements, schema_names
 
 revision = "0002"
 down_revision = "0001"
