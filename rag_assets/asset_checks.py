@@ -15,7 +15,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evals.evaluation.quality_gates import GateVerdict
+from evals.evaluation.candidate import GateVerdict
 from rag_assets import metadata
 from rag_assets.metadata import described
 from rag_assets.partitions import SOURCES, TENANTS

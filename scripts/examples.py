@@ -78,7 +78,12 @@ def printed(command: str, config: Path, documents: Path = ROOT / DOCUMENTS) -> s
     own, rest = (tokens[: ends[0]], tokens[ends[0] :]) if ends else (tokens, [])
     text = _posted(own, config) if own[0] == "curl" else _invoked(own[1:], config)
     if rest[:2] == ["|", "jq"]:
-        return _filtered(text, rest[2:])
+        arguments = rest[2:]
+        raw, path = arguments[0] == "-r", arguments[-1]
+        value: Any = json.loads(text)[path.removeprefix(".").removesuffix("[]")]
+        if raw and path.endswith("[]"):
+            return "\n".join(value)
+        return json.dumps(value, ensure_ascii=False, indent=2)
     return text.rstrip("\n")
 
 
@@ -104,15 +109,6 @@ def _posted(arguments: list[str], config: Path) -> str:
     app = create_app(load_config(config))
     with TestClient(app, "http://127.0.0.1:8088", client=("127.0.0.1", 50000)) as client:
         return client.post(path, json=body).raise_for_status().text
-
-
-def _filtered(text: str, arguments: list[str]) -> str:
-    """Return what `jq` prints of `.key` and, raw, of `.key[]`."""
-    raw, path = arguments[0] == "-r", arguments[-1]
-    value: Any = json.loads(text)[path.removeprefix(".").removesuffix("[]")]
-    if raw and path.endswith("[]"):
-        return "\n".join(value)
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def comparable(text: str) -> str:

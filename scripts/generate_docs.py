@@ -20,6 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 import typer
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -32,79 +33,8 @@ from rag_serving.config.sources import Profile, Profiles
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"
-CONFIGURATION = """For administrators: the keys that most people set, by purpose, then all keys.
-
-The file is `config/app.yaml`, or what `--config` or `CITELOCK_CONFIG` names. Environment variables override it:
-`CITELOCK_RETRIEVAL__DENSE_K=40` sets `retrieval.dense_k`. Secrets come only from environment variables: a key that ends
-in `_env` names the variable. `citelock doctor` says what is wrong with a configuration, and an unknown key is an error
-that names the nearest known one.
-
-"""
-ALL_KEYS = """## All keys
-
-Each line has the key, its type or its choices, its default, and what it does; in brackets the kinds that have it, where
-not all do. "As in" names keys that were listed before, with a default of their own where they have one.
-`rag_serving/config` says more on a key where its text is longer than a line.
-"""
-COMMANDS = """What each command does, by example, with its own options.
-`citelock COMMAND --help` says more.
-
-Most commands also take `--config FILE` (default `config/app.yaml`, or `CITELOCK_CONFIG`), `--tenant NAME` (needed where
-there are several), and `--json`. Those that ask take `--user NAME` and `--group NAME` (repeatable) for the caller. Exit
-codes: 0 done, 1 failed, 2 wrong usage or configuration.
-
-"""
-WANTED: Mapping[str, Mapping[str, str]] = {
-    "I want my own pages in it": {
-        "sources.NAME.tenant": "Whose source it is; each tenant sees only its own.",
-        "sources.NAME.base_url": "Address of the site, also for links: `https://acme.example/wiki`.",
-        "sources.NAME.space": "Key of the Confluence space.",
-        "sources.NAME.auth": "`{kind: basic, user_env: …, token_env: …}` or `kind: bearer`.",
-        "sources.NAME.path": "Folder, zip, git working tree or `s3://…` of the kinds that read files.",
-        "sources.NAME.readers": "`from_source` (by restrictions; unknown: hidden), `everyone`, or `[group:…]`.",
-        "sources.NAME.schedule": 'When it syncs, as cron in UTC: `"*/15 * * * *"`.',
-        "sources.NAME.attachments": "Also read attached files: `text`, or `all` (PDF, Office, mail …).",
-        "sources.NAME.comments": "Also read comments.",
-        "sources.NAME.groups": "Read who belongs to which group, for `serving.groups: synced`.",
-        "home": "Folder of all artifacts, or `s3://BUCKET/PREFIX` for several machines.",
-    },
-    "I want to decide who may ask": {
-        "serving.auth": "`loopback`: only this machine; `tokens`: tokens and keys; `jwt`: also JSON Web Tokens.",
-        "serving.tokens_env": "Variable with a JSON object: token → tenant, user, groups, roles.",
-        "serving.jwt": "Issuer, audience and claims of JSON Web Tokens.",
-        "serving.oidc": "Provider where people sign in on the web page.",
-        "serving.public_url": "Address at which users reach it.",
-        "serving.groups": "A caller's groups come from the token (`claims`) or from Confluence (`synced`).",
-        "serving.rate_limit_per_minute": "Requests of one caller per minute.",
-        "serving.host": "Address to listen on; others than this machine's own need `auth`.",
-        "serving.port": "Port.",
-    },
-    "I want better or faster answers": {
-        "embedding.provider": "Who makes vectors: `local` (no server), `ollama`, `openai`, `flagembedding` (torch).",
-        "embedding.model": "Its model; a change embeds everything anew.",
-        "generation.provider": "Who words answers: `extractive` (the page's sentences), `ollama`, `openai`.",
-        "generation.model": "Its model.",
-        "generation.base_url": "Address of its server.",
-        "context.provider": "Who describes where a passage comes from: `metadata`, or a model.",
-        "reranker.url": "Address of `citelock rerank-service`, best on a GPU.",
-        "retrieval.final_passages": "Passages that an answer is made from.",
-        "gates.min_confidence": "How sure an answer must be; below, the closest passage is shown.",
-        "keyword.synonyms": "Words of your readers for words of your pages.",
-        "serving.workers": "Processes that answer; one for each core.",
-        "cache.semantic": "Reuse the answer to the same question in other words.",
-    },
-    "I want to run it for a company": {
-        "index.kind": "Where published generations are: `disk`, `postgres`, `qdrant`.",
-        "index.url": "Their database.",
-        "telemetry.url": "Database of telemetry, receipts and logs; several servers must share one.",
-        "telemetry.retention_days": "Days that it is kept.",
-        "audit.mode": "`required`: no answer without an entry in the signed log.",
-        "budgets.cost_per_day": "Soft and hard limit of what a tenant's models may cost.",
-        "monitoring.alert_url_env": "Variable with a webhook that learns of failed syncs and publications.",
-        "tracing.endpoint": "Collector of OpenTelemetry traces.",
-        "evaluation.gates": "Minimum quality of what is published.",
-    },
-}
+WORDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("reference.yaml").read_text(encoding="utf-8"))
+"""Texts of the pages, and by purpose the keys that people want, with what each means."""
 COMMON = {"--config", "--tenant", "--user", "--group", "--json", "--help"}
 Written = dict[tuple[type, str], tuple[str, str]]
 """Where a key of a model is listed, and with which default."""
@@ -116,14 +46,14 @@ LINE = 12
 
 def configuration() -> str:
     """Return docs/configuration.md: the keys that people want, then every key with its type, default and meaning."""
-    parts = ["# Configuration\n\n", NOTE, CONFIGURATION]
-    for wish, keys in WANTED.items():
+    parts = ["# Configuration\n\n", NOTE, WORDS["configuration"]]
+    for wish, keys in WORDS["wanted"].items():
         parts += [
             f"## {wish}\n\n",
             *(f"- `{key}` (default {default(field_of(key))}): {text}\n" for key, text in keys.items()),
             "\n",
         ]
-    parts.append(ALL_KEYS)
+    parts.append(WORDS["all_keys"])
     parts += all_keys()
     return "".join(parts)
 
@@ -312,7 +242,7 @@ def commands() -> str:
     root = typer.main.get_command(app)
     groups = root.grouped(click.Context(root, info_name="citelock"))  # type: ignore[attr-defined,arg-type]
     overview = [f"- {group}: {', '.join(f'`{name}`' for name in names)}\n" for group, names in groups.items()]
-    parts = ["# Commands\n\n", NOTE, COMMANDS, *overview, "\n"]
+    parts = ["# Commands\n\n", NOTE, WORDS["commands"], *overview, "\n"]
     for path, command in walk(root, "citelock"):
         context = click.Context(command, info_name=path)
         block = "\n".join([*examples(command), *options(command, context)])

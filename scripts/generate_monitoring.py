@@ -54,8 +54,12 @@ def dashboard() -> str:
     panels: list[dict[str, Any]] = []
     top = 0
     listed = [*SERIES.values(), *SIDECAR_SERIES.values()]
-    for group, members in groupby(sorted(listed, key=_group_order(listed)), key=lambda each: each.group):
-        panels.append(_row(group, top))
+    groups = list(dict.fromkeys(each.group for each in listed))
+    ordered = sorted(listed, key=lambda each: groups.index(each.group))
+    for group, members in groupby(ordered, key=lambda each: each.group):
+        panels.append(
+            {"type": "row", "title": group, "collapsed": False, "gridPos": _place(0, top, COLUMNS, 1), "panels": []}
+        )
         top += 1
         for number, each in enumerate(members):
             left = number * WIDTH % COLUMNS
@@ -74,19 +78,12 @@ def dashboard() -> str:
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
         "tags": ["citelock"],
-        "templating": {"list": [_data_source(), _tenants()]},
+        "templating": {
+            "list": [{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}, _tenants()]
+        },
         "panels": panels,
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def _group_order(listed: list[Series]) -> Any:
-    groups = list(dict.fromkeys(each.group for each in listed))
-    return lambda each: groups.index(each.group)
-
-
-def _data_source() -> dict[str, Any]:
-    return {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
 
 
 def _tenants() -> dict[str, Any]:
@@ -107,10 +104,6 @@ def _source() -> dict[str, str]:
     return {"type": "prometheus", "uid": "${source}"}
 
 
-def _row(title: str, top: int) -> dict[str, Any]:
-    return {"type": "row", "title": title, "collapsed": False, "gridPos": _place(0, top, COLUMNS, 1), "panels": []}
-
-
 def _panel(series: Series, left: int, top: int) -> dict[str, Any]:
     targets = [
         {"refId": chr(ord("A") + number), "expr": query, "legendFormat": legend, "datasource": _source()}
@@ -122,7 +115,10 @@ def _panel(series: Series, left: int, top: int) -> dict[str, Any]:
         "description": series.text.replace("`", ""),
         "datasource": _source(),
         "gridPos": _place(left, top, WIDTH, HEIGHT),
-        "fieldConfig": {"defaults": {"unit": unit_of(series), "min": 0}, "overrides": []},
+        "fieldConfig": {
+            "defaults": {"unit": (RATE_UNITS if series.kind == "counter" else UNITS)[series.unit], "min": 0},
+            "overrides": [],
+        },
         "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
         "targets": targets,
     }
@@ -141,13 +137,6 @@ def title_of(series: Series) -> str:
     if series.kind == "counter":
         return f"{name} a second"
     return f"{name}: p50, p95" if series.kind == "histogram" else name
-
-
-def unit_of(series: Series) -> str:
-    """Return Grafana's unit of a panel."""
-    if series.kind == "counter":
-        return RATE_UNITS[series.unit]
-    return UNITS[series.unit]
 
 
 def queries_of(series: Series) -> Mapping[str, str]:

@@ -117,13 +117,16 @@ def lock(tables: dict[str, Any], upgrade: Sequence[str]) -> None:
     whole = blocks(_resolved(everything, known, ["--generate-hashes", *upgrade]))
     pins = _pinned(whole.values())
     reached = {name: set(blocks(_resolved(lines, pins))) for name, lines in wanted.items()}
+    locked: dict[str, str] = {}
     for name in wanted:
         files = parents(name, wanted)
         held = set().union(*(reached[each] for each in (*files, BASE) if each != name))
         own = [whole[pin] for pin in sorted(reached[name] - held) if not _WITH_TORCH.match(pin)]
-        _write(name, "".join(f"-r {each}.txt\n" for each in files) + "".join(own))
-    _write(TORCH, "".join(block for pin, block in whole.items() if _WITH_TORCH.match(pin)))
-    _write(LOCK, _resolved(["packaging", "uv"], known, ["--generate-hashes", *upgrade]))
+        locked[name] = "".join(f"-r {each}.txt\n" for each in files) + "".join(own)
+    locked[TORCH] = "".join(block for pin, block in whole.items() if _WITH_TORCH.match(pin))
+    locked[LOCK] = _resolved(["packaging", "uv"], known, ["--generate-hashes", *upgrade])
+    for name, content in locked.items():
+        (FOLDER / f"{name}.txt").write_text(HEADER + content)
 
 
 def _pinned(texts: Iterable[str]) -> str:
@@ -137,14 +140,11 @@ def _resolved(requirements: Sequence[str], known: str, options: Sequence[str] = 
         wanted, found = Path(folder, "wanted.in"), Path(folder, "locked.txt")
         wanted.write_text("\n".join(requirements))
         found.write_text(known)
-        command = [_uv(), "pip", "compile", str(wanted), "--output-file", str(found), "--universal", "--quiet"]
+        uv = str(Path(sys.executable).with_name("uv"))
+        command = [uv, "pip", "compile", str(wanted), "--output-file", str(found), "--universal", "--quiet"]
         settings = ["--python-version", "3.11", "--no-header", "--no-annotate", *options]
         subprocess.run([*command, *settings], check=True, cwd=ROOT, env=_environment())
         return found.read_text().replace(_EVERYWHERE, "")
-
-
-def _uv() -> str:
-    return str(Path(sys.executable).with_name("uv"))
 
 
 def _environment() -> dict[str, str]:
@@ -152,10 +152,6 @@ def _environment() -> dict[str, str]:
     pip = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     index = os.environ.get("PIP_INDEX_URL") or subprocess.run(pip, capture_output=True, text=True).stdout.strip()
     return {"UV_SYSTEM_CERTS": "1", **({"UV_DEFAULT_INDEX": index} if index else {}), **os.environ}
-
-
-def _write(name: str, content: str) -> None:
-    (FOLDER / f"{name}.txt").write_text(HEADER + content)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.documents.inbox import inboxes_of
 from rag_serving.documents.noted import noted_pages
 
@@ -138,16 +138,6 @@ def handle(note: Callable[[int, FrameType | None], None]) -> None:
         signal.signal(signal.SIGHUP, note)
 
 
-def dagster_command(port: int) -> list[str]:
-    """Return the command of the Dagster UI and its daemon."""
-    return [str(BIN / "dagster"), "dev", "--host", HOST, "--port", str(port), "--workspace", "workspace.yaml"]
-
-
-def has_inbox(config: Config) -> bool:
-    """Return whether people can upload documents."""
-    return any(inboxes_of(config, tenant) for tenant in config.tenants) or bool(noted_pages(config))
-
-
 def main() -> int:
     received: list[int] = []
 
@@ -171,9 +161,10 @@ def main() -> int:
         return partitions.returncode
     halves = []
     try:
-        halves.append(Half("the Dagster UI", dagster_command(port)))
+        command = [str(BIN / "dagster"), "dev", "--host", HOST, "--port", str(port), "--workspace", "workspace.yaml"]
+        halves.append(Half("the Dagster UI", command))
         halves.append(Half("the API", [str(BIN / "citelock"), "serve"]))
-        if has_inbox(config):
+        if any(inboxes_of(config, tenant) for tenant in config.tenants) or noted_pages(config):
             inboxes = [sys.executable, "-m", "rag_assets.build.inboxes"]
             halves.append(Half("the process that waits for uploads", inboxes, restarts=True))
         addresses = f"Dagster http://{HOST}:{port}, API http://{serving.host}:{serving.port}"

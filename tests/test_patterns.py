@@ -33,7 +33,7 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.sets.pages": "the escaped words of a query between two characters",
     "rag_serving.indexes.view": "a stem of letters, then letters",
     "rag_serving.sets.cells": "of a table of this module; its values are walked",
-    "evals.evaluation.usefulness": "the escaped words of a gold fact between two characters",
+    "evals.bench.people": "the escaped words of a gold fact between two characters",
 }
 
 

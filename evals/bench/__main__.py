@@ -7,19 +7,18 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from evals.bench.built import build, rebuild_changed
 from evals.bench.floors import floor_texts, run_floors
-from evals.bench.machine import load, machine
 from evals.bench.real_text import DATA, DataError
-from evals.bench.report import write_million, write_report
+from evals.bench.report import load, machine, write_million, write_report
 from evals.bench.sets import judged_sets
 from evals.bench.speed import measure as measure_speed
 from evals.evaluation.beir import BeirCollection
-from evals.evaluation.bench import TENANT, BenchIndex, BenchRun, Report, indexed, latencies, metrics, run_queries
+from evals.evaluation.bench import TENANT, BenchRun, Report, indexed, latencies, metrics, run_queries
 from evals.evaluation.cli.bench import BenchProgress
 from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store, write_json
@@ -33,7 +32,14 @@ STOPPED = 130  # the exit code of what Ctrl-C ended
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and write; the exit code: 0 done, 1 without data, 130 after Ctrl-C."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench", description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help=f"chunks; default {SIZES}")
+    parser.add_argument("--million", action="store_true", help="one million chunks, alone: some 12 GB with the floors")
+    parser.add_argument("--no-quality", action="store_true", help="speed alone")
+    parser.add_argument("--data", type=Path, default=DATA, help="where the judged sets are")
+    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where vectors are kept")
+    parser.add_argument("--docs", type=Path, help="write benchmarks.json, its tables and its plot into this folder")
+    options = parser.parse_args(arguments)
     results: dict[str, Any] = {"machine": machine(), "quality": {}, "speed": []}
     unfinished, started = options.cache / "unfinished.json", time.monotonic()
     options.cache.mkdir(parents=True, exist_ok=True)
@@ -75,17 +81,6 @@ def _tell(what: str) -> None:
     print(f"bench: {what}", file=sys.stderr, flush=True)
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m evals.bench", description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help=f"chunks; default {SIZES}")
-    parser.add_argument("--million", action="store_true", help="one million chunks, alone: some 12 GB with the floors")
-    parser.add_argument("--no-quality", action="store_true", help="speed alone")
-    parser.add_argument("--data", type=Path, default=DATA, help="where the judged sets are")
-    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where vectors are kept")
-    parser.add_argument("--docs", type=Path, help="write benchmarks.json, its tables and its plot into this folder")
-    return parser.parse_args(arguments)
-
-
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 
 
@@ -97,9 +92,15 @@ def measure_quality(collection: BeirCollection, home: Path, report: Report) -> d
     config = parse_config({"home": str(home)})
     with indexed(collection, home, config, report) as index:
         runs: dict[str, BenchRun] = {
-            mode: run_queries(index, collection, config, mode, _of(mode, report)) for mode in MODES
+            mode: run_queries(index, collection, config, mode, _named(mode, report)) for mode in MODES
         }
-        runs |= {f"floor_{name}": run for name, run in _floors(index, collection, home, report).items()}
+        cache = VectorCache(Store(home).cache(TENANT), index.embedder.name)
+        texts = floor_texts(collection.documents)
+        embedded = cache.embed(
+            index.embedder, texts, lambda done, total, _: report("texts of the floors embedded", done, total)
+        )
+        floors = run_floors(collection, embedded.vectors, index.embedder)
+        runs |= {f"floor_{name}": run for name, run in floors.items()}
     return {
         "queries": len(collection.queries),
         "documents": len(collection.documents),
@@ -108,18 +109,9 @@ def measure_quality(collection: BeirCollection, home: Path, report: Report) -> d
     }
 
 
-def _of(mode: Mode, report: Report) -> Report:
+def _named(mode: Mode, report: Report) -> Report:
     """Return a report for one mode: work of its own, with its own time left."""
     return lambda what, done, total: report(f"{what}, {mode}", done, total)
-
-
-def _floors(index: BenchIndex, collection: BeirCollection, home: Path, report: Report) -> Mapping[str, BenchRun]:
-    cache = VectorCache(Store(home).cache(TENANT), index.embedder.name)
-    texts = floor_texts(collection.documents)
-    embedded = cache.embed(
-        index.embedder, texts, lambda done, total, _: report("texts of the floors embedded", done, total)
-    )
-    return run_floors(collection, embedded.vectors, index.embedder)
 
 
 if __name__ == "__main__":

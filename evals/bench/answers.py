@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 
 from evals.bench.clients import CITELOCK, serving
-from evals.bench.machine import load, machine
+from evals.bench.report import load, machine
 from evals.evaluation.gold import read_gold
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
@@ -35,7 +35,15 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure as the command line says, and print JSON."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.answers", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("config", type=Path, help="configuration of a home that was built")
+    parser.add_argument("gold", type=Path, help="gold set whose questions are asked")
+    parser.add_argument("--rounds", type=int, default=3, help="times each question is asked in the process")
+    parser.add_argument("--starts", type=int, default=20, help="cold starts")
+    parser.add_argument("--clients", type=int, default=8, help="clients beside a single one")
+    parser.add_argument("--workers", type=int, default=2, help="processes of the server")
+    parser.add_argument("--seconds", type=float, default=10, help="of each turn over HTTP")
+    options = parser.parse_args(arguments)
     config = _without_kept_vectors(load_config(options.config))
     questions = [each.question for each in read_gold(options.gold).questions]
     found: dict[str, Any] = {"machine": machine(), "questions": len(questions)}
@@ -145,18 +153,6 @@ def _of_descendants(process: int | None = None) -> float:
 
 def _without_kept_vectors(config: Config) -> Config:
     return config.model_copy(update={"embedding": config.embedding.model_copy(update={"query_cache": 0})})
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m evals.bench.answers", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("config", type=Path, help="configuration of a home that was built")
-    parser.add_argument("gold", type=Path, help="gold set whose questions are asked")
-    parser.add_argument("--rounds", type=int, default=3, help="times each question is asked in the process")
-    parser.add_argument("--starts", type=int, default=20, help="cold starts")
-    parser.add_argument("--clients", type=int, default=8, help="clients beside a single one")
-    parser.add_argument("--workers", type=int, default=2, help="processes of the server")
-    parser.add_argument("--seconds", type=float, default=10, help="of each turn over HTTP")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
-from evals.bench.corpora import ROOT
+from evals.bench.corpora import ROOT, build
 from evals.evaluation.gold import GoldError, check_keys, read_entries
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.conversations.turns import Conversation, turn_of
 from rag_serving.records.answers import Answer
-from rag_serving.retrieval.hybrid import Mode
 
 FOLDER = ROOT / "evals" / "gold" / "assistant"
 HALVES = ("build", "measured")
@@ -255,30 +252,14 @@ def _mean(values: Iterable[bool]) -> float | None:
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the shares as a Markdown table."""
-    lines = [
-        "| kind | questions | right action | right action and page | by status | or closest | of turns: right action"
-        " | right page | offers the right page | leaks |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    heads = ("kind", *(name.replace("_", " ") for name in found["all"]))
+    lines = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     for kind, row in found.items():
         cells = (
-            kind,
-            row["questions"],
-            _told(row["right_action"]),
-            _told(row["right"]),
-            _told(row["right_by_status"]),
-            _told(row["right_or_closest"]),
-            f"{_told(row['turns_right_action'])} of {row['turns']}",
-            f"{_told(row['right_page'])} of {row['answered']}",
-            f"{_told(row['clarification_precision'])} of {row['clarified']}",
-            row["leaks"],
+            "-" if value is None else f"{value:.0%}" if isinstance(value, float) else value for value in row.values()
         )
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append(f"| {' | '.join(map(str, (kind, *cells)))} |")
     return "\n".join(lines)
-
-
-def _told(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
 
 
 def misses(judged: Iterable[JudgedChain]) -> list[str]:
@@ -294,15 +275,17 @@ def misses(judged: Iterable[JudgedChain]) -> list[str]:
 
 
 CONFIGS = {"demo": ROOT / "config" / "app.yaml", "port": ROOT / "config" / "documents.yaml"}
-MODES = {1: "keyword_documents", 2: "keyword_chunks", 3: "hybrid"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one half of the questions and print the results; return 2 if the phase does not exist."""
-    options = _options(arguments)
-    if MODES[options.phase] not in get_args(Mode):
-        print(f"bench: this version has no mode {MODES[options.phase]!r}", file=sys.stderr)
-        return 2
+    """Run one half of the questions and print the results."""
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.assistant", description=__doc__.splitlines()[0])
+    parser.add_argument("--half", choices=HALVES, default="build")
+    parser.add_argument("--home", type=Path, default=Path(".citelock/bench-assistant"), help="where tenants are built")
+    parser.add_argument("--no-build", action="store_true", help="ask what is built already")
+    parser.add_argument("--gold", type=Path, default=FOLDER, help="folder of the questions")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args(arguments)
     judged: list[JudgedChain] = []
     questions = read_half(options.half, options.gold)
     for tenant in dict.fromkeys(each.principal.tenant for each in questions):
@@ -311,31 +294,18 @@ def main(arguments: list[str] | None = None) -> int:
             build(CONFIGS[tenant], home)
         config = load_config(CONFIGS[tenant]).model_copy(update={"home": home})
         pipeline = Pipeline.open(config, tenant)
-        pipeline.mode = cast(Mode, MODES[options.phase])
         try:
             judged += ask(pipeline, [each for each in questions if each.principal.tenant == tenant])
         finally:
             pipeline.close()
     found = shares(judged)
     if options.json:
-        print(json.dumps({"half": options.half, "phase": options.phase, "kinds": found}, indent=2))
+        print(json.dumps({"half": options.half, "kinds": found}, indent=2))
     else:
-        print(f"half {options.half}, phase {options.phase}\n\n{table(found)}")
+        print(f"half {options.half}\n\n{table(found)}")
     if not options.json and options.half != "measured":
         print("\n".join(("", "misses:", *misses(judged))))
     return 0
-
-
-def build(config: Path, home: Path) -> None:
-    """Build all sources of a configuration under a home of its own.
-
-    Raises:
-        subprocess.CalledProcessError: the build failed.
-    """
-    home.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "build", "--config", str(config)]
-    surroundings = {**os.environ, "CITELOCK_HOME": str(home)}
-    subprocess.run(command, check=True, cwd=ROOT, env=surroundings, stdout=subprocess.DEVNULL)
 
 
 def ask(pipeline: Pipeline, questions: Sequence[AskedQuestion]) -> list[JudgedChain]:
@@ -357,17 +327,6 @@ def page_titles(pipeline: Pipeline, principal: Principal) -> dict[str, str]:
     with pipeline.reading(principal) as view:
         chunks = view.chunks(view.sample(len(view)).tolist())
     return {key: chunk.title for chunk in chunks for key in (chunk.page_id, chunk.url.partition("#")[0])}
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m evals.bench.assistant", description=__doc__.splitlines()[0])
-    parser.add_argument("--half", choices=HALVES, default="build")
-    parser.add_argument("--phase", type=int, choices=sorted(MODES), default=3)
-    parser.add_argument("--home", type=Path, default=Path(".citelock/bench-assistant"), help="where tenants are built")
-    parser.add_argument("--no-build", action="store_true", help="ask what is built already")
-    parser.add_argument("--gold", type=Path, default=FOLDER, help="folder of the questions")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

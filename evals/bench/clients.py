@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config
 
-_START_S = 240
+_START_S = 600
 CITELOCK = (sys.executable, "-c", "from rag_serving.cli.main import main; main()")
 _IS_JSON = {"Content-Type": "application/json"}
 
@@ -58,47 +58,85 @@ class RunningServer:
 
     def resident_mb(self) -> float:
         """Return the resident megabytes of all its processes (Linux)."""
-        return sum(map(_resident_mb, _with_children(self.process.pid)))
+        return sum(map(memory_mb, with_children(self.process.pid)))
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @contextmanager
-def started(file: Path, workers: int) -> Iterator[RunningServer]:
-    """Yield a server with this configuration that is ready."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [*CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            _wait(f"http://127.0.0.1:{port}/readyz", process)
-            yield RunningServer(port, process)
-        finally:
-            process.terminate()
-
-
-def _with_children(process: int) -> Iterator[int]:
-    yield process
-    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
-        yield from _with_children(int(child))
-
-
-def _resident_mb(process: int) -> float:
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
-
-
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    """Until the server is ready.
+def started(
+    file: Path, workers: int, environment: Mapping[str, str] | None = None, log: IO[bytes] | int = subprocess.DEVNULL
+) -> Iterator[RunningServer]:
+    """Yield a server with this configuration that is ready.
 
     Raises:
         RuntimeError: it ended, or took too long.
     """
-    deadline = time.monotonic() + _START_S
-    while process.poll() is None and time.monotonic() < deadline:
-        with suppress(httpx.TransportError):
-            if httpx.get(url).is_success:
-                return
-        time.sleep(0.1)
-    raise RuntimeError(f"citelock serve did not become ready at {url}")
+    port = free_port()
+    command = [*CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]
+    process = subprocess.Popen(command, env=environment, stderr=log)
+    try:
+        server, deadline = RunningServer(port, process), time.monotonic() + _START_S
+        while not _is_ready(server.url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"citelock serve did not become ready at {server.url}")
+            time.sleep(0.1)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _is_ready(url: str) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{url}/readyz", timeout=30).is_success
+    return False
+
+
+def children_of(process: int) -> list[int]:
+    """Return the numbers of the processes that a process started; none if it has ended."""
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def with_children(process: int) -> Iterator[int]:
+    """Yield the numbers of a process and of all that it started, and they."""
+    yield process
+    for child in children_of(process):
+        yield from with_children(child)
+
+
+def templates_of(server: int) -> list[int]:
+    """Return the number of the process that those which answer are forked from, if there is one."""
+    found = []
+    for child in children_of(server):
+        with suppress(OSError):
+            found += [child] if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes() else []
+    return found
+
+
+def answering(server: int) -> list[int]:
+    """Return the numbers of the processes that answer, of a server of several: they are forked from one of its own."""
+    return [process for template in templates_of(server) for process in children_of(template)]
+
+
+def memory_mb(process: int | str, part: str = "VmRSS") -> float:
+    """Return megabytes of a process (`self`: this one): resident, or another line of its status; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{part}:")), 0.0)
 
 
 def _ask(port: int, asked: Sequence[str], k: int, clients: int) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +39,18 @@ class PassageCorpus:
     name: str
     sections: pa.Table
     chunks: pa.Table
+
+
+def build(config: Path, home: Path) -> None:
+    """Build all sources of a configuration under a home of its own.
+
+    Raises:
+        subprocess.CalledProcessError: the build failed.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "build", "--config", str(config)]
+    surroundings = {**os.environ, "CITELOCK_HOME": str(home)}
+    subprocess.run(command, check=True, cwd=ROOT, env=surroundings, stdout=subprocess.DEVNULL)
 
 
 def cut(name: str, pages: pa.Table, drops_boilerplate: bool = True) -> PassageCorpus:

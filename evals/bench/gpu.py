@@ -1,5 +1,7 @@
 """`make bench-gpu`: the speed of the reranker's and embedder's geometries on this machine's GPU, against its ceiling,
 and of a build's embedding there.
+
+Checkpoints have random weights: weights decide quality, geometry speed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -26,91 +28,8 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.api import score_all
 
 TENANT = "bench"
-
-
-@dataclass(frozen=True)
-class EmbeddingRow:
-    """One measurement: a build that embeds so many texts and stores their vectors."""
-
-    provider: str
-    model: str
-    device: str
-    batch_tokens: int
-    texts: int
-    words: int
-    texts_per_s: float
-    words_per_s: float
-
-
-@dataclass(frozen=True)
-class RandomPassages:
-    """Passages of random words between two lengths, the same each time."""
-
-    count: int = 4096
-    shortest: int = 40
-    longest: int = 240
-    vocabulary: Sequence[str] = ("word",)
-
-    def texts(self) -> list[str]:
-        draw = random.Random(21)
-        lengths = [draw.randint(self.shortest, self.longest) for _ in range(self.count)]
-        return [
-            f"{number} " + " ".join(draw.choices(self.vocabulary, k=length)) for number, length in enumerate(lengths)
-        ]
-
-
-def embedding_rows(
-    provider: str, model: str, device: Device, passages: RandomPassages, batches: Sequence[int]
-) -> Iterator[EmbeddingRow]:
-    """Yield a build's cost with each size of a batch, in tokens; the model is open and warm."""
-    texts = passages.texts()
-    words = sum(len(text.split()) for text in texts)
-    for tokens in batches:
-        seconds = _build_s(provider, model, device, tokens, texts)
-        rates = round(len(texts) / seconds, 1), round(words / seconds, 1)
-        yield EmbeddingRow(provider, Path(model).name, device, tokens, len(texts), words, *rates)
-
-
-def _build_s(provider: str, model: str, device: Device, batch_tokens: int, texts: Sequence[str]) -> float:
-    """Return the seconds in which a build embeds texts into an empty cache, as the asset `embeddings` does."""
-    settings = {"provider": provider, "model": model, "device": device, "batch_tokens": batch_tokens}
-    with tempfile.TemporaryDirectory(prefix="citelock-gpu-") as home:
-        config = parse_config({"home": home, "tenants": {TENANT: {}}, "embedding": settings})
-        embedder = open_embedder(config.embedding)
-        embedder.embed_documents(texts[:64])
-        with build_vectors(config, TENANT, embedder, _Nobody(), _say_nothing) as build:
-            started = time.perf_counter()
-            build.vectors.embed(embedder, texts, None, texts)
-            return time.perf_counter() - started
-
-
-class _Nobody:
-    """No observer."""
-
-    def expect(self, pages: Sequence[str]) -> None:
-        """Ignore them."""
-
-    def count(self, computed: Sequence[tuple[str, str]]) -> None:
-        """Ignore them."""
-
-    def flush(self) -> None:
-        """Keep nothing."""
-
-
-def _say_nothing(_: str) -> None:
-    """Nobody reads the log of a bench."""
-
-
-def tell_row(row: EmbeddingRow, tell: Callable[[str], None]) -> None:
-    """Say a measurement in one line."""
-    tell(
-        f"{row.provider:<14} {row.model:<20} {row.device:<5} batch of {row.batch_tokens:>6} tokens  "
-        f"{row.texts_per_s:>9.1f} texts/s  {row.words_per_s:>11.1f} words/s"
-    )
-
-
 _REPEATS = 5
-_PASSAGES = RandomPassages()
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -149,21 +68,10 @@ class Sweep:
     lengths: Sequence[int] = (128, 256, 512)
     matrix: int = 8192
     seconds: float = 1.0  # that one measurement lasts at least
-    passages: RandomPassages = _PASSAGES
+    passages: int = 4096  # that a build embeds
+    words: tuple[int, int] = (40, 240)  # of the shortest and the longest one
     batch_tokens: Sequence[int] = (1024, 4096, 16_384)
     local: bool = True  # the local encoder, too
-
-
-@dataclass(frozen=True)
-class GpuMeasurement:
-    """One measurement: texts are pairs for a reranker, passages for an embedder."""
-
-    model: str
-    batch: int
-    length: int
-    texts_per_s: float
-    tflops: float
-    share_of_ceiling: float
 
 
 def main() -> None:
@@ -185,21 +93,14 @@ def run(sweep: Sweep, device: str, tell: Callable[[str], None]) -> dict[str, Any
 
     ceiling = matrix_product_tflops(sweep.matrix, device, sweep.seconds)
     tell(f"ceiling: {ceiling:.1f} TFLOP/s ({sweep.matrix}³ matrix product)")
-    rows = []
-    for row in _rows(sweep, device, ceiling):
-        rows.append(row)
-        tell(
-            f"{row.model:<20} batch {row.batch:>4}  length {row.length:>4}  {row.texts_per_s:>9.1f} texts/s  "
-            f"{row.tflops:>6.1f} TFLOP/s  {row.share_of_ceiling:>5.1%} of the ceiling"
-        )
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "device": device,
         "ceiling_tflops": round(ceiling, 3),
-        "rows": [asdict(row) for row in rows],
-        "builds": [asdict(row) for row in _builds(sweep, device, tell)],
+        "rows": list(_rows(sweep, device, ceiling, tell)),
+        "builds": list(_builds(sweep, device, tell)),
     }
 
 
@@ -212,18 +113,32 @@ def matrix_product_tflops(size: int, device: str, seconds: float) -> float:
     return 2.0 * size**3 / _seconds(lambda: left @ right, device, seconds) / 1e12
 
 
-def _rows(sweep: Sweep, device: str, ceiling: float) -> Iterator[GpuMeasurement]:
-    for geometry in sweep.rerankers:
-        yield from _model_rows(geometry, _reranker_runs(geometry, device), sweep, device, ceiling)
-    for geometry in sweep.embedders:
-        yield from _model_rows(geometry, _embedder_runs(geometry, device), sweep, device, ceiling)
+def _rows(sweep: Sweep, device: str, ceiling: float, tell: Callable[[str], None]) -> Iterator[Row]:
+    """Yield a measurement of each model, length and batch: texts are pairs for a reranker, passages for an embedder."""
+    makers = [(geometry, _reranker_runs) for geometry in sweep.rerankers]
+    makers += [(geometry, _embedder_runs) for geometry in sweep.embedders]
+    for geometry, make in makers:
+        runs = make(geometry, device)
+        for length in sweep.lengths:
+            for batch in sweep.batches:
+                seconds = _seconds(runs(batch, length), device, sweep.seconds)
+                tflops, rate = geometry.flops(batch, length) / seconds / 1e12, batch / seconds
+                tell(
+                    f"{geometry.name:<20} batch {batch:>4}  length {length:>4}  {rate:>9.1f} texts/s  "
+                    f"{tflops:>6.1f} TFLOP/s  {tflops / ceiling:>5.1%} of the ceiling"
+                )
+                figures = {"texts_per_s": round(rate, 2), "tflops": round(tflops, 4)}
+                place = {"model": geometry.name, "batch": batch, "length": length}
+                yield {**place, **figures, "share_of_ceiling": round(tflops / ceiling, 4)}
 
 
-def _builds(sweep: Sweep, device: str, tell: Callable[[str], None]) -> Iterator[EmbeddingRow]:
+def _builds(sweep: Sweep, device: str, tell: Callable[[str], None]) -> Iterator[Row]:
     """Yield the cost of builds with each embedder's geometry, and with the local encoder if wanted."""
     from transformers import XLMRobertaModel
 
     kind: Device = "cuda" if device.startswith("cuda") else "cpu"
+    draw = random.Random(21)
+    texts = [f"{number} " + " ".join(["word"] * draw.randint(*sweep.words)) for number in range(sweep.passages)]
     with tempfile.TemporaryDirectory() as folder:
         models = [("flagembedding", str(Path(folder) / geometry.name)) for geometry in sweep.embedders]
         for geometry, (_, path) in zip(sweep.embedders, models, strict=True):
@@ -231,22 +146,47 @@ def _builds(sweep: Sweep, device: str, tell: Callable[[str], None]) -> Iterator[
         models += [("local", MODEL)] if sweep.local else []
         for provider, model in models:
             try:
-                for row in embedding_rows(provider, model, kind, sweep.passages, sweep.batch_tokens):
-                    tell_row(row, tell)
-                    yield row
+                for tokens in sweep.batch_tokens:
+                    yield _build(provider, model, kind, tokens, texts, tell)
             except ModelError as error:  # such as an onnxruntime without CUDA
                 tell(f"{provider} was not measured: {error}")
 
 
-def _model_rows(
-    geometry: Geometry, runs: Callable[[int, int], Callable[[], object]], sweep: Sweep, device: str, ceiling: float
-) -> Iterator[GpuMeasurement]:
-    for length in sweep.lengths:
-        for batch in sweep.batches:
-            seconds = _seconds(runs(batch, length), device, sweep.seconds)
-            tflops = geometry.flops(batch, length) / seconds / 1e12
-            rate, share = round(batch / seconds, 2), round(tflops / ceiling, 4)
-            yield GpuMeasurement(geometry.name, batch, length, rate, round(tflops, 4), share)
+def _build(
+    provider: str, model: str, device: Device, batch_tokens: int, texts: Sequence[str], tell: Callable[[str], None]
+) -> Row:
+    """Return the cost of a build that embeds texts into an empty cache, as the asset `embeddings` does; the model is
+    open and warm."""
+    settings = {"provider": provider, "model": model, "device": device, "batch_tokens": batch_tokens}
+    with tempfile.TemporaryDirectory(prefix="citelock-gpu-") as home:
+        config = parse_config({"home": home, "tenants": {TENANT: {}}, "embedding": settings})
+        embedder = open_embedder(config.embedding)
+        embedder.embed_documents(texts[:64])
+        with build_vectors(config, TENANT, embedder, _Nobody(), lambda _: None) as build:
+            started = time.perf_counter()
+            build.vectors.embed(embedder, texts, None, texts)
+            seconds = time.perf_counter() - started
+    words = sum(len(text.split()) for text in texts)
+    rates = {"texts_per_s": round(len(texts) / seconds, 1), "words_per_s": round(words / seconds, 1)}
+    name = Path(model).name
+    tell(
+        f"{provider:<14} {name:<20} {device:<5} batch of {batch_tokens:>6} tokens  "
+        f"{rates['texts_per_s']:>9.1f} texts/s  {rates['words_per_s']:>11.1f} words/s"
+    )
+    return {**settings, "model": name, "texts": len(texts), "words": words, **rates}
+
+
+class _Nobody:
+    """No observer."""
+
+    def expect(self, pages: Sequence[str]) -> None:
+        """Ignore them."""
+
+    def count(self, computed: Sequence[tuple[str, str]]) -> None:
+        """Ignore them."""
+
+    def flush(self) -> None:
+        """Keep nothing."""
 
 
 def _reranker_runs(geometry: Geometry, device: str) -> Callable[[int, int], Callable[[], object]]:

@@ -23,9 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from evals.bench.machine import load, machine
-from evals.bench.report import write_indexing
-from evals.bench.serving import rss
+from evals.bench.clients import memory_mb
+from evals.bench.report import load, machine, write_indexing
 from evals.evaluation.bench import TENANT
 from rag_serving.artifacts.columns import rows_in
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -101,7 +100,7 @@ def _indexed(home: Path, inputs: Path, embedder: str, graphs: bool) -> dict[str,
     build_lexical_index(store, TENANT, table)
     name = commit_generation(store, TENANT, config).id
     gc.collect()
-    built, building = time.perf_counter(), rss("VmHWM")
+    built, building = time.perf_counter(), memory_mb("self", "VmHWM")
     coverage, chunks = Coverage({TENANT: frozenset(table["page_id"].unique().to_pylist())}, {}), len(table)
     del table, vectors  # inputs that are mapped count as resident while somebody has them
     results = check_generation(store, TENANT, name, config, coverage, embedder)
@@ -114,7 +113,9 @@ def _indexed(home: Path, inputs: Path, embedder: str, graphs: bool) -> dict[str,
         "build_s": round(built - started, 1),
         "check_s": round(checked - built, 1),
         "processor_s": round(time.process_time() - processor, 1),
-        "resident_mb": round(rss("VmHWM")),  # `ru_maxrss` would have the memory of the parent process in it
+        "resident_mb": round(
+            memory_mb("self", "VmHWM")
+        ),  # `ru_maxrss` would have the memory of the parent process in it
         "resident_before_checks_mb": round(building),
         "without_files_mb": round(peak.stop()),
         "disk_mb": round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6),
@@ -138,7 +139,7 @@ class _Peak:
 
     def _watch(self) -> None:
         while not self._ended.wait(0.1):
-            self._most = max(self._most, rss("RssAnon"))
+            self._most = max(self._most, memory_mb("self", "RssAnon"))
 
 
 def _made(inputs: Path, chunks: int, dimension: int, cache: Path) -> None:

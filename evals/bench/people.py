@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -20,20 +25,136 @@ from evals.bench.corpora import ROOT, PassageCorpus, cut, file_pages, passages, 
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from evals.evaluation.cli.bench import BenchProgress
-from evals.evaluation.gold import GoldSet, read_gold
-from evals.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
-from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.passage_vectors import embed_passages, embedding_through
-from rag_assets.state.content_cache import VectorCache
-from rag_serving.artifacts.store import Store
+from evals.evaluation.evaluate import page_of
+from evals.evaluation.gold import GoldPlace, GoldQuestion, GoldSet, plain, read_gold
+from evals.evaluation.gold_collections import published_passages
+from evals.evaluation.metrics import wilson_interval
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
-from rag_serving.models import open_embedder, open_input_limit
 from rag_serving.models.embedding.weights import MODEL
+from rag_serving.records.answers import Answer, Citation
 
+Outcome = Literal["useful", "closest", "poor", "wrong", "declined"]
+"""All facts, told with confidence under a link to a right section; the same, shown as what comes closest; some of the
+facts, or all without a right section; none of them, or an answer where there is none; nothing told that would help."""
+NOT_A_QUESTION = "not_a_question"
 PEOPLE = ROOT / "evals" / "gold" / "people"
 CORPORA = ("sample", "cwiki", "rust-book")
 HALVES = ("build", "measured")
+
+_MARKER = re.compile(r"\[\d{1,3}\]")
+
+
+@dataclass(frozen=True)
+class JudgedUse:
+    """A question and what its answer is worth."""
+
+    gold: GoldQuestion
+    outcome: Outcome
+
+    @property
+    def is_right(self) -> bool:
+        """Return whether it is the right outcome: a useful answer, or none if there is none."""
+        return self.outcome == ("useful" if self.gold.answerable else "declined")
+
+    @property
+    def is_shown(self) -> bool:
+        """Return whether the reader sees all facts under a link to a right section, or nothing if there is
+        nothing."""
+        return self.is_right or (self.gold.answerable and self.outcome == "closest")
+
+    @property
+    def group(self) -> str:
+        if self.gold.kind == NOT_A_QUESTION:
+            return NOT_A_QUESTION
+        return "answerable" if self.gold.answerable else "unanswerable"
+
+
+@dataclass(frozen=True)
+class UseShares:
+    """The outcomes of one kind of question."""
+
+    name: str
+    outcomes: Counter[Outcome]
+    right: int
+    shown: int  # right, or all facts among what comes closest
+
+    def payload(self) -> dict[str, Any]:
+        """Return counts, and the shares that are right, or right or shown as closest, with their 95 % intervals."""
+        counts = {outcome: self.outcomes[outcome] for outcome in get_args(Outcome)}
+        total = self.outcomes.total()
+        shares = {
+            name: {key: round(value, 4) for key, value in vars(wilson_interval(number, total)).items()}
+            for name, number in (("right", self.right), ("right_or_closest", self.shown))
+        }
+        return {"questions": total, **counts, **shares}
+
+
+def judge_use(gold: GoldQuestion, answer: Answer) -> JudgedUse:
+    """Return the value of an answer."""
+    is_told = answer.outcome == "told" and bool(answer.citations)
+    if not gold.answerable:
+        return JudgedUse(gold, "wrong" if is_told else "declined")
+    said = facts_said(gold, answer)
+    is_whole = all(said) and any(is_right_section(gold.places, citation) for citation in answer.citations)
+    if is_told:
+        return JudgedUse(gold, "useful" if is_whole else "poor" if any(said) else "wrong")
+    return JudgedUse(gold, "closest" if is_whole else "declined")
+
+
+def facts_said(gold: GoldQuestion, answer: Answer) -> list[bool]:
+    """Return for each fact whether answer or quotes say it; without facts the gold quotes are the only one."""
+    quotes = (citation.quote for citation in answer.citations)
+    text = "\n".join([_MARKER.sub(" ", answer.answer), *quotes])
+    return [any(holds(text, spelling) for spelling in fact) for fact in gold.facts or (gold.quotes,)]
+
+
+def holds(text: str, fact: str) -> bool:
+    """Return whether a text says a fact in whole words; white space, typography and case aside."""
+    return bool(re.search(rf"(?<![^\W_]){re.escape(plain(fact))}(?![^\W_])", plain(text)))
+
+
+def is_right_section(places: Sequence[GoldPlace], citation: Citation) -> bool:
+    """Return whether a citation is of one of the sections: by its anchor, or where none is known by its heading."""
+    page, anchor = page_of(citation), unquote(citation.url.partition("#")[2])
+    heading = (citation.heading_path or ("",))[-1]
+    return any(
+        page == place.page
+        and (unquote(place.anchor) == anchor if place.anchor else plain(place.heading) == plain(heading))
+        for place in places
+    )
+
+
+def shares(judged: Sequence[JudgedUse]) -> list[UseShares]:
+    """Return the outcomes of answerable questions, unanswerable ones, and non-questions; then of each kind."""
+    groups = list(_by(judged, [case.group for case in judged]))
+    known = {group.name for group in groups}
+    kinds = _by(judged, [case.gold.kind for case in judged])
+    return [*groups, *(kind for kind in kinds if kind.name and kind.name not in known)]
+
+
+def _by(judged: Sequence[JudgedUse], names: Sequence[str]) -> Iterator[UseShares]:
+    for name in sorted(set(names)):
+        those = [case for case, own in zip(judged, names, strict=True) if own == name]
+        outcomes = Counter(case.outcome for case in those)
+        yield UseShares(name, outcomes, sum(case.is_right for case in those), sum(case.is_shown for case in those))
+
+
+def use_payload(judged: Sequence[JudgedUse]) -> dict[str, Any]:
+    """Return the JSON shape: counts and shares by name, without the questions."""
+    return {group.name: group.payload() for group in shares(judged)}
+
+
+def use_table(judged: Sequence[JudgedUse]) -> str:
+    """Return the same as a Markdown table."""
+    heads = ("kind", "questions", *get_args(Outcome), "right (95 %)", "right or closest (95 %)")
+    rows = [heads, ("---", *["---:"] * (len(heads) - 1))]
+    for group in shares(judged):
+        found = group.payload()
+        both = [found.pop(name) for name in ("right", "right_or_closest")]
+        cells = (f"{share['mean']:.0%} ({share['low']:.0%} to {share['high']:.0%})" for share in both)
+        rows.append((group.name.replace("_", " "), *map(str, found.values()), *cells))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,8 +178,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps({name: use_payload(those) for name, those in everything.items()}, indent=2))
     else:
         print("\n\n".join(f"**{name}**\n\n{use_table(those)}" for name, those in everything.items()))
-        for name, shares in found.items():
-            told = ", ".join(f"{k}: {share:.0%}" for k, share in shares.items())
+        for name, parts in found.items():
+            told = ", ".join(f"{k}: {share:.0%}" for k, share in parts.items())
             print(f"\n{name}: a right page among the first {told}")
     if options.details and options.half != "measured":
         print("\n".join(f"{each.outcome}: {each.gold.id}: {each.gold.question}" for each in together))
@@ -83,18 +204,9 @@ def read_pages(corpus: str, data: Path) -> pa.Table | None:
 def published(corpus: PassageCorpus, home: Path, model: str = MODEL) -> Iterator[Pipeline]:
     """Yield the pipeline over the indexed and published pages; vectors are stored in the folder."""
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"model": model}})
-    store, embedder, table = Store(home), open_embedder(config.embedding), passages(corpus.chunks)
-    cache = VectorCache(store.cache(TENANT), embedder.name)
-    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
-    embed = embedding_through(cache, embedder, partial(BenchProgress(), "sentences embedded"))
-    generation = build_generation(store, TENANT, embedded.chunks, embedded.vectors, config, embedder.name, embed=embed)
-    generation.close()
-    store.point_current(TENANT, generation.id)
-    pipeline = Pipeline.open(config, TENANT, embedder)
-    try:
+    report = partial(BenchProgress(), "sentences embedded")
+    with published_passages(passages(corpus.chunks), config, report) as pipeline:
         yield pipeline
-    finally:
-        pipeline.close()
 
 
 def ask(pipeline: Pipeline, gold: GoldSet) -> list[JudgedUse]:

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rag_serving.artifacts.store import read_json, write_json, write_text
+from rag_serving.deadline import cores
+
+_LIBRARIES = ("bm25s", "chromadb", "numpy", "onnxruntime", "pyarrow", "tokenizers")
+
+
+def machine() -> dict[str, Any]:
+    """Return the facts, as JSON."""
+    return {
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": cores(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "load_before": load(),
+        "python": platform.python_version(),
+        "versions": {library: version(library) for library in _LIBRARIES},
+    }
+
+
+def load() -> float:
+    """Processes that wanted to run, over the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
 
 Results = Mapping[str, Any]
 RANKINGS = {
@@ -207,17 +242,6 @@ def markdown(rows: Iterator[Sequence[str]]) -> str:
     return "".join([lines[0], f"|{' --- |' * (lines[0].count(' | ') + 1)}\n", *lines[1:]])
 
 
-_BARS = {
-    "total": "hybrid query",
-    "without_embedding": "without the embedding",
-    "stage_dense": "dense stage",
-    "stage_lexical": "BM25 stage",
-    "floor_model": "floor: model alone",
-    "floor_exact": "floor: exact search alone",
-    "floor_bm25s": "floor: bm25s alone",
-}
-
-
 def plot(results: Mapping[str, Any], path: Path) -> None:
     """Write p50 as bars with p95 as whiskers, a panel for each size, under the name's format (.svg, .png)."""
     import matplotlib
@@ -226,14 +250,15 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     runs = results["speed"]
+    bars = {name: label for name, label in TIMES.items() if name != "stage_fuse"}
     figure, axes = pyplot.subplots(1, len(runs), figsize=(5.2 * len(runs), 3.2), sharey=True, squeeze=False)
     for axis, run in zip(axes[0], runs, strict=True):
-        figures = [run["latency_ms"][name] for name in _BARS]
+        figures = [run["latency_ms"][name] for name in bars]
         middles = [figure["p50"] for figure in figures]
         above = [figure["p95"] - figure["p50"] for figure in figures]
         colours = ["#3b6ea5"] * 2 + ["#8fb3d9"] * 2 + ["#b0b0b0"] * 3
-        axis.barh(range(len(_BARS)), middles, xerr=[[0] * len(above), above], color=colours, ecolor="#555555")
-        axis.set_yticks(range(len(_BARS)), labels=list(_BARS.values()))
+        axis.barh(range(len(bars)), middles, xerr=[[0] * len(above), above], color=colours, ecolor="#555555")
+        axis.set_yticks(range(len(bars)), labels=list(bars.values()))
         axis.set_title(f"{run['chunks']:,} chunks")
         axis.set_xlabel("ms: p50, whisker p95")
     axes[0][0].invert_yaxis()  # of all panels: they share it

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.bench.built import Built
-from evals.bench.clients import Rates, over_http, rates
+from evals.bench.clients import Rates, memory_mb, over_http, rates
 from evals.bench.floors import bm25s_search, exact_search, timed
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
-from rag_serving.config.loading import Config
+from rag_serving.config.loading import Config, parse_config
 from rag_serving.deadline import cores
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.generation import Generation
@@ -85,11 +85,11 @@ def _latency(pipeline: Pipeline, embedder: Embedder, built: Built, asked: Sequen
         if number >= WARM:
             for name, value in {**parts, **{f"stage_{stage}": ms for stage, ms in found.timings_ms.items()}}.items():
                 times.setdefault(name, []).append(value)
-    return {name: _percentiles(values) for name, values in times.items() if name != "stage_total"}
-
-
-def _percentiles(values: Sequence[float]) -> dict[str, float]:
-    return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
+    return {
+        name: {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
+        for name, values in times.items()
+        if name != "stage_total"
+    }
 
 
 def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int) -> Rates:
@@ -149,7 +149,34 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
 
 def _serving(config: Config) -> dict[str, float]:
     """Return a fresh process's times to open and to answer its first question, and its memory."""
-    command = [sys.executable, "-m", "evals.bench.serving", str(config.home)]
+    command = [sys.executable, "-m", "evals.bench.speed", str(config.home)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     found: dict[str, float] = json.loads(done.stdout)
     return found
+
+
+def main(home: Path) -> None:
+    """Open the published generation under `home`, ask one question, then two hundred; print seconds and memory."""
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    found = {"rss_before_mb": memory_mb("self")}
+    started = time.perf_counter()
+    store = Store(home)
+    Generation.open(store, TENANT, store.current(TENANT) or "", config).close()
+    found["open_s"] = time.perf_counter() - started
+    started = time.perf_counter()
+    Generation.open(store, TENANT, store.current(TENANT) or "", config).close()
+    found["open_again_s"] = time.perf_counter() - started
+    asked = queries()
+    pipeline = Pipeline.open(config, TENANT)
+    started = time.perf_counter()
+    pipeline.search(Principal(TENANT), asked[0])
+    found["first_question_s"] = time.perf_counter() - started
+    for query in asked[1:]:
+        pipeline.search(Principal(TENANT), query)
+    found |= {"rss_mb": memory_mb("self"), "rss_without_files_mb": memory_mb("self", "RssAnon")}
+    pipeline.close()
+    print(json.dumps({name: round(value, 3) for name, value in found.items()}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -27,11 +27,11 @@ import numpy as np
 from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.shared_folder import NOTES
 from evals.bench.built import sentence_table
-from evals.bench.clients import CITELOCK
+from evals.bench.clients import CITELOCK, free_port
 from evals.bench.real_text import read_sentences
 from evals.evaluation.bench import TENANT
 from evals.evaluation.cli.bench import BenchProgress
-from evals.load.services import BUCKET, free_port, object_store
+from evals.load.services import BUCKET, object_store
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import ObjectStore

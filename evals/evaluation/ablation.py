@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from evals.evaluation.beir import BeirCollection
-from evals.evaluation.bench import DEPTH, Bench, BenchIndex, indexed, measured, run_queries, with_column
+from evals.evaluation.bench import DEPTH, Bench, indexed, measured, run_queries, with_column
 from evals.evaluation.evaluate import evaluate, rank_pages
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.measures import Values, of_answers, of_rankings
@@ -87,9 +87,14 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of `retrieval`
     reshape: Reshape = as_built
     mode: Mode = "hybrid"
-    rm3: bool = False
     stages: tuple[Stage, ...] = ()  # after those that make candidates
-    embedding: Mapping[str, Any] = field(default_factory=dict)  # of `embedding`, for questions
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of other sections
+
+    def of(self, config: Config) -> Config:
+        """Return the configuration with the variant's changes."""
+        sections = {"retrieval": self.settings, **self.sections}
+        update = {name: getattr(config, name).model_copy(update=dict(values)) for name, values in sections.items()}
+        return config.model_copy(update=update)
 
 
 VARIANTS = (
@@ -103,7 +108,7 @@ VARIANTS = (
     Variant("without best passage of the page", {"page_weight": 0.0}),
     Variant("without mean over the page", {"document_weight": 0.0}),
     Variant("without page above", {"parent_weight": 0.0}),
-    Variant("with RM3", rm3=True),
+    Variant("with RM3", sections={"features": {"FEATURE_RM3": True}}),
     Variant("with MMR 0.5", {"mmr_lambda": 0.5}),
     Variant("with MMR 0.8", {"mmr_lambda": 0.8}),
     Variant("with heuristic reranker", stages=(_BY_WORDS,)),
@@ -111,7 +116,7 @@ VARIANTS = (
     Variant("with keyword gate", stages=(_GATE,)),
     Variant("without cosine floor", {"cosine_floor": -1.0}),
     Variant("without spelling", {"spelling": False}),
-    Variant("questions in float32", embedding={"query_precision": "float32"}),
+    Variant("questions in float32", sections={"embedding": {"query_precision": "float32"}}),
     Variant("context: no definitions", reshape=_without_definitions),
     Variant("context: none", reshape=_bare),
     Variant("context: none, no evidence", _NO_EVIDENCE, _bare),
@@ -121,20 +126,25 @@ VARIANTS = (
 
 
 class Remembering:
-    """An embedder that embeds each query once: variants differ in what comes after."""
+    """An embedder that embeds each query and each text once: variants differ in what comes after."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self.name, self.dimension = embedder.name, embedder.dimension
-        self.embed_documents = embedder.embed_documents
-        self.check = embedder.check
+        self.name, self.dimension, self.check = embedder.name, embedder.dimension, embedder.check
         self._embedder = embedder
-        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._queries: dict[str, NDArray[np.float32]] = {}
+        self._texts: dict[str, NDArray[np.float32]] = {}
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Return the vector [dimension] of a query."""
-        if text not in self._vectors:
-            self._vectors[text] = self._embedder.embed_query(text)
-        return self._vectors[text]
+        if text not in self._queries:
+            self._queries[text] = self._embedder.embed_query(text)
+        return self._queries[text]
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        """Return the vectors [n, dimension] of texts."""
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._texts]:
+            self._texts.update(zip(missing, self._embedder.embed_documents(missing, progress), strict=True))
+        return np.stack([self._texts[text] for text in texts])
 
 
 def ablate(
@@ -152,18 +162,12 @@ def ablate(
         with indexed(collection, home, config, reshape=members[0].reshape) as index:
             remembering = remembering or Remembering(index.embedder)
             for variant in members:
-                yield variant, _measured(replace(index, embedder=remembering), collection, config, variant)
-
-
-def _measured(index: BenchIndex, collection: BeirCollection, config: Config, variant: Variant) -> Bench:
-    update = {
-        "retrieval": config.retrieval.model_copy(update=dict(variant.settings)),
-        "features": config.features.model_copy(update={"FEATURE_RM3": variant.rm3}),
-    }
-    if variant.embedding:
-        index = replace(index, embedder=open_embedder(config.embedding.model_copy(update=dict(variant.embedding))))
-    run = run_queries(index, collection, config.model_copy(update=update), variant.mode, stages=variant.stages)
-    return measured(Bench(variant.mode, collection, run, index.index_seconds, index.embed_seconds, 0))
+                changed = variant.of(config)
+                is_other = "embedding" in variant.sections
+                asked = replace(index, embedder=open_embedder(changed.embedding) if is_other else remembering)
+                run = run_queries(asked, collection, changed, variant.mode, stages=variant.stages)
+                bench = Bench(variant.mode, collection, run, index.index_seconds, index.embed_seconds, 0)
+                yield variant, measured(bench)
 
 
 Report = Callable[[str, int, int], None]
@@ -175,62 +179,18 @@ _OF_RETRIEVAL = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class AnswerVariant:
-    """A variant of retrieval, and settings of other sections of the configuration."""
-
-    retrieval: Variant
-    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.retrieval.name
-
-    def of(self, config: Config) -> Config:
-        """Return the configuration with the variant's changes."""
-        update: dict[str, Any] = {"retrieval": config.retrieval.model_copy(update=dict(self.retrieval.settings))}
-        sections = {name: dict(values) for name, values in self.sections.items()}
-        if self.retrieval.rm3:
-            sections.setdefault("features", {})["FEATURE_RM3"] = True
-        update |= {name: getattr(config, name).model_copy(update=values) for name, values in sections.items()}
-        return config.model_copy(update=update)
-
-
+_BY_WORDS_ALONE = {"FEATURE_HEURISTIC_RERANKER": True, "FEATURE_PROXIMITY": False}
 ANSWER_VARIANTS = (
-    *(AnswerVariant(variant) for variant in VARIANTS if variant.name in _OF_RETRIEVAL),
-    AnswerVariant(Variant("without the sidecar"), {"features": {"FEATURE_RERANKER": False}}),
-    AnswerVariant(Variant("with the heuristic reranker"), {"features": {"FEATURE_HEURISTIC_RERANKER": True}}),
-    AnswerVariant(
-        Variant("with the heuristic reranker, no proximity"),
-        {"features": {"FEATURE_HEURISTIC_RERANKER": True, "FEATURE_PROXIMITY": False}},
+    *(variant for variant in VARIANTS if variant.name in _OF_RETRIEVAL),
+    Variant("without the sidecar", sections={"features": {"FEATURE_RERANKER": False}}),
+    Variant("with the heuristic reranker", sections={"features": {"FEATURE_HEURISTIC_RERANKER": True}}),
+    Variant("with the heuristic reranker, no proximity", sections={"features": _BY_WORDS_ALONE}),
+    Variant("without keyword gate", {"min_keyword_overlap": 0}),
+    Variant(
+        "without hygiene", {"min_keyword_overlap": 0, "cosine_floor": -1.0}, sections={"ingestion": {"drop_labels": []}}
     ),
-    AnswerVariant(Variant("without keyword gate", {"min_keyword_overlap": 0})),
-    AnswerVariant(
-        Variant("without hygiene", {"min_keyword_overlap": 0, "cosine_floor": -1.0}), {"ingestion": {"drop_labels": []}}
-    ),
-    AnswerVariant(
-        Variant("without gates"), {"gates": {"min_confidence": 0.0, "min_similarity": -1.0, "min_coverage": 0.0}}
-    ),
+    Variant("without gates", sections={"gates": {"min_confidence": 0.0, "min_similarity": -1.0, "min_coverage": 0.0}}),
 )
-
-
-class RememberingAll(Remembering):
-    """An embedder that embeds each text once."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        super().__init__(embedder)
-        self._texts: dict[str, NDArray[np.float32]] = {}
-        self.embed_documents = self._remembered
-
-    def _remembered(
-        self,
-        texts: Sequence[str],
-        progress: Progress | None = None,  # noqa: ARG002
-    ) -> NDArray[np.float32]:
-        missing = [text for text in dict.fromkeys(texts) if text not in self._texts]
-        if missing:
-            self._texts.update(zip(missing, self._embedder.embed_documents(missing), strict=True))
-        return np.stack([self._texts[text] for text in texts])
 
 
 def ablate_answers(
@@ -238,7 +198,7 @@ def ablate_answers(
     tenant: str,
     gold: GoldSet,
     report: Report | None = None,
-    variants: Sequence[AnswerVariant] = ANSWER_VARIANTS,
+    variants: Sequence[Variant] = ANSWER_VARIANTS,
 ) -> list[dict[str, Any]]:
     """Return the results of the gold set on the tenant's published generation with every variant: a row each, defaults
     first.
@@ -252,7 +212,7 @@ def ablate_answers(
         StoreError, ModelError, DenseError, BuildError: as the parts of the product raise them.
     """
     config = config.of_tenant(tenant)
-    embedder = RememberingAll(open_embedder(config.embedding))
+    embedder = Remembering(open_embedder(config.embedding))
     rows: list[dict[str, Any]] = []
     defaults: Values = {}
     for done, variant in enumerate(variants, start=1):
@@ -281,14 +241,13 @@ def _answered(pipeline: Pipeline, gold: GoldSet, defaults: Values) -> tuple[dict
     return {**means, "p": chance, "total_ms_p50": evaluation.latency_ms.get("total", {}).get("p50")}, answered
 
 
-def changes_nothing(variant: AnswerVariant, config: Config, tenant: str) -> bool:
+def changes_nothing(variant: Variant, config: Config, tenant: str) -> bool:
     """Return whether questions are answered with a variant as they are without it."""
-    retrieval = variant.retrieval
     # Pydantic compares the keys of a section, not its constants.
-    is_other = any(getattr(config.retrieval, name) != value for name, value in retrieval.settings.items())
-    if retrieval.mode != "hybrid" or is_other or _effective(variant.of(config)) != _effective(config):
+    is_other = any(getattr(config.retrieval, name) != value for name, value in variant.settings.items())
+    if variant.mode != "hybrid" or is_other or _effective(variant.of(config)) != _effective(config):
         return False
-    return retrieval.reshape is as_built or _published_table(config, tenant, retrieval.reshape)[1]
+    return variant.reshape is as_built or _published_table(config, tenant, variant.reshape)[1]
 
 
 def _effective(config: Config) -> Config:
@@ -307,21 +266,21 @@ def _effective(config: Config) -> Config:
 
 
 @contextmanager
-def _pipeline(variant: AnswerVariant, config: Config, tenant: str, embedder: Embedder) -> Iterator[Pipeline]:
+def _pipeline(variant: Variant, config: Config, tenant: str, embedder: Embedder) -> Iterator[Pipeline]:
     """Yield the tenant's pipeline with a variant; one that reshapes the indexed text has a generation of its own, for
     now."""
     changed = variant.of(config)
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="citelock-ablate-")))
-        if variant.retrieval.reshape is not as_built:
+        if variant.reshape is not as_built:
             changed = changed.model_copy(update={"home": home})
-            _reshaped(variant.retrieval, config, home, tenant, embedder)
+            _reshaped(variant, config, home, tenant, embedder)
         published = CurrentGeneration(Store(changed.home), tenant, changed)
         reranker = open_reranker(changed.features, changed.reranker)
         services = Services(embedder, ReceiptStore(home / "receipts.db"), reranker)
         pipeline = Pipeline(changed, tenant, published, services)
         stack.callback(pipeline.close)
-        pipeline.mode = variant.retrieval.mode
+        pipeline.mode = variant.mode
         yield pipeline
 
 

@@ -58,7 +58,7 @@ def read_collection(folder: Path, split: str = "test") -> BeirCollection:
     documents = tuple(read_documents(folder / "corpus.jsonl"))
     if not documents:
         raise BeirError(f"{folder / 'corpus.jsonl'} has no document")
-    queries = dict(_queries(folder / "queries.jsonl"))
+    queries = {str(row["_id"]): str(row["text"]) for _, row in json_rows(folder / "queries.jsonl")}
     path = folder / "qrels" / f"{split}.tsv"
     judged = _judgements(path)
     _compare(path, "query", judged, queries)
@@ -128,11 +128,6 @@ def read_documents(path: Path) -> Iterator[BeirDocument]:
             headings=tuple(map(str, place.get("headings") or ())),
             parent=str(place.get("parent") or ""),
         )
-
-
-def _queries(path: Path) -> Iterator[tuple[str, str]]:
-    for _, row in json_rows(path):
-        yield str(row["_id"]), str(row["text"])
 
 
 def json_rows(path: Path, needed: Sequence[str] = ("_id", "text")) -> Iterator[tuple[int, dict[str, Any]]]:

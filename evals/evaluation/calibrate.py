@@ -106,24 +106,15 @@ class Calibration:
 def open_gates(config: Config) -> Config:
     """Return the configuration with every gate open, so that each answer has the confidence of the package's
     weights."""
-    opened = {
-        ASKED: 0.0,
-        STATED: 0.0,
-        CLOSEST: 0.0,
-        "min_similarity": -1.0,
-        "min_coverage": 0.0,
-        "confidence_weights": None,
-    }
-    gates = config.gates.model_copy(update=opened)
-    return config.model_copy(update={"gates": gates})
+    opened = {ASKED: 0.0, STATED: 0.0, CLOSEST: 0.0, "min_similarity": -1.0, "min_coverage": 0.0}
+    return config.model_copy(update={"gates": config.gates.model_copy(update={**opened, "confidence_weights": None})})
 
 
 def halves(gold: GoldSet) -> tuple[GoldSet, GoldSet]:
     """Return the questions of every other part, and those of the rest: no part is in both."""
     parts = sorted({question.part for question in gold.questions})
-    first = frozenset(parts[::2])
-    one = tuple(question for question in gold.questions if question.part in first)
-    rest = tuple(question for question in gold.questions if question.part not in first)
+    both = frozenset(parts[::2]), frozenset(parts[1::2])
+    one, rest = (tuple(question for question in gold.questions if question.part in half) for half in both)
     return GoldSet(one, gold.tenant), GoldSet(rest, gold.tenant)
 
 
@@ -135,7 +126,7 @@ def calibrate(gold: GoldSet, measured: GoldEvaluation) -> Calibration:
     learning = {question.id for question in halves(gold)[0].questions}
     first = [case for case in measured.judged if case.gold.id in learning]
     taught = [case for case in first if case.answer.features]
-    confidence = learn([_seen(case) for case in taught])
+    confidence = learn([CalibrationExample(case.answer.features, is_right(case), case.gold.part) for case in taught])
     unseen = dict(zip((case.gold.id for case in taught), confidence.unseen, strict=True))
     learnt = [_confident(case, unseen[case.gold.id]) if case.gold.id in unseen else case for case in first]
     confidence_of_evidence = confidence.tables.with_vectors.told
@@ -205,10 +196,6 @@ def _levels(judged: Sequence[Judged]) -> list[float]:
 def confidence_of(judged: Judged) -> float:
     """Return the confidence of an answer; of one that was not given, less than any."""
     return judged.answer.gates.get("confidence", 1.0) if judged.answered else -1.0
-
-
-def _seen(judged: Judged) -> CalibrationExample:
-    return CalibrationExample(judged.answer.features, is_right(judged), judged.gold.part)
 
 
 def _confident(judged: Judged, confidence: float) -> Judged:
@@ -344,15 +331,13 @@ def learn(seen: Sequence[CalibrationExample], shipped: Tables | None = None) -> 
     x = _matrix([example.evidence for example in seen], shipped.with_vectors)
     left_out = {strength: _left_out(x, y, folds, shipped.with_vectors, strength) for strength in _STRENGTHS}
     strength = min(_STRENGTHS, key=lambda strength: loss(left_out[strength], y))
-    words = _matrix([_by_words(example.evidence, shipped) for example in seen], shipped.words_alone)
+    rows = []
+    for evidence in (example.evidence for example in seen):  # as it is without vectors: only the score is another one
+        bonus = evidence["score"] - shipped.with_vectors.score(evidence)
+        rows.append({**evidence, "score": shipped.words_alone.score(evidence) + bonus})
+    words = _matrix(rows, shipped.words_alone)
     tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
     return Fit(tables, strength, tuple(logistic(left_out[strength]).tolist()))
-
-
-def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float]:
-    """Return the evidence as it is without vectors: only the score is another one."""
-    bonus = evidence["score"] - shipped.with_vectors.score(evidence)
-    return {**evidence, "score": shipped.words_alone.score(evidence) + bonus}
 
 
 def _matrix(evidence: Sequence[Mapping[str, float]], table: SignWeights) -> Matrix:
@@ -365,22 +350,18 @@ def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: SignWeigh
     logits = np.zeros(len(y))
     for fold in np.unique(folds):
         there = folds == fold
-        logits[there] = x[there] @ _fit(x[~there], y[~there], _vector(shipped), strength)
+        logits[there] = x[there] @ _fit(x[~there], y[~there], shipped, strength)
     return logits
 
 
 def _fitted(x: Matrix, y: Matrix, shipped: SignWeights, strength: float) -> SignWeights:
-    weights = [round(float(weight), 4) for weight in _fit(x, y, _vector(shipped), strength)]
+    weights = [round(float(weight), 4) for weight in _fit(x, y, shipped, strength)]
     return replace(shipped, confidence=dict(zip(shipped.confidence, weights[:-1], strict=True)), bias=weights[-1])
 
 
-def _fit(x: Matrix, y: Matrix, prior: Matrix, strength: float) -> Matrix:
+def _fit(x: Matrix, y: Matrix, shipped: SignWeights, strength: float) -> Matrix:
     """The penalty counts in standard deviations of each column."""
-    return fit(x, y, strength * x.var(axis=0) + _FREE, prior)
-
-
-def _vector(table: SignWeights) -> Matrix:
-    return np.array([*table.confidence.values(), table.bias])
+    return fit(x, y, strength * x.var(axis=0) + _FREE, np.array([*shipped.confidence.values(), shipped.bias]))
 
 
 Matrix = NDArray[np.float64]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
+from statistics import fmean
 from time import monotonic
 from typing import Any
 
 from evals.evaluation.entailment import Entails, open_entailment
-from evals.evaluation.evaluate import GoldEvaluation, Judged, evaluate, rank_pages
+from evals.evaluation.evaluate import Judged, evaluate, rank_pages
 from evals.evaluation.gold import GoldSet, Stale, check_gold, live, live_pages, tenant_gold
 from evals.evaluation.measures import Similarities, answer_similarity, by_entailment, of_answers, of_rankings, summary
-from evals.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
+from evals.evaluation.metrics import paired_p_value
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
@@ -32,6 +35,117 @@ from rag_serving.models.reranker_client import open_reranker
 from rag_serving.pipeline.tenant import Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.text.analyzer import ANALYZER_VERSION
+
+KNOWN = (
+    "citation_precision", "citation_recall", "sentence_precision", "answerability", "not_found_recall",
+    "not_found_precision", "closest_citation_precision", "anchor_validity", "recall@10", "ndcg@10", "mrr@10", "map",
+    "answer_similarity", "entailed_citation_recall", "entailed_citation_precision", "text_kept",
+)  # fmt: skip
+SIGNIFICANCE = 0.05
+NAMED = 10
+
+Measures = Mapping[str, Mapping[str, float]]  # by name, then by question id
+
+
+class GatesError(Exception):
+    """The gates cannot be used; the message names the key, and its valid values."""
+
+
+@dataclass(frozen=True)
+class QualityGates:
+    """The thresholds for a candidate."""
+
+    floors: Mapping[str, float] = field(default_factory=dict)
+    drops: Mapping[str, float] = field(default_factory=dict)
+    significance: float = SIGNIFICANCE  # a drop counts when chance makes it less often than this
+
+
+@dataclass(frozen=True)
+class GateVerdict:
+    """The verdict of one gate; `questions` are those to blame, the worst first."""
+
+    gate: str
+    passed: bool
+    detail: str
+    questions: tuple[str, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        return {**asdict(self), "questions": list(self.questions)}
+
+
+def parse_gates(text: str) -> QualityGates:
+    """Gates as TOML: tables `floors` and `drops` with a number from 0 to 1 per measure, and `significance`.
+
+    Raises:
+        GatesError: it is not TOML, or has a key or a value that is not allowed.
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise GatesError(f"not valid TOML: {error}") from None
+    if unknown := sorted(content.keys() - {"floors", "drops", "significance"}):
+        raise GatesError(f"unknown key {unknown[0]!r}; known are drops, floors, significance")
+    return QualityGates(
+        floors=_numbers(content, "floors"),
+        drops=_numbers(content, "drops"),
+        significance=_share("significance", content.get("significance", SIGNIFICANCE)),
+    )
+
+
+def _numbers(content: Mapping[str, Any], table: str) -> dict[str, float]:
+    values = content.get(table, {})
+    if not isinstance(values, dict):
+        raise GatesError(f"{table!r} must be a table")
+    for name in values:
+        if name not in KNOWN:
+            near = get_close_matches(name, KNOWN, n=1)
+            mend = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KNOWN)}"
+            raise GatesError(f"{table}: unknown measure {name!r}; {mend}")
+    return {name: _share(f"{table}.{name}", value) for name, value in values.items()}
+
+
+def _share(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise GatesError(f"{name} must be a number from 0 to 1")
+    return float(value)
+
+
+def judge_gates(gates: QualityGates, candidate: Measures, published: Measures | None) -> list[GateVerdict]:
+    """Return a verdict for every gate that has a value: floors of the candidate, drops where something is published.
+
+    Drops are over the questions that both have: the mean fell by more than is allowed, and by more than chance makes.
+    """
+    verdicts = [_floor(name, minimum, candidate[name]) for name, minimum in gates.floors.items() if candidate.get(name)]
+    for name, allowed in gates.drops.items():
+        before, after = (published or {}).get(name, {}), candidate.get(name, {})
+        if common := sorted(before.keys() & after.keys()):
+            pairs = {question: (before[question], after[question]) for question in common}
+            verdicts.append(_drop(name, allowed, pairs, gates.significance))
+    return verdicts
+
+
+def _floor(name: str, minimum: float, values: Mapping[str, float]) -> GateVerdict:
+    mean = fmean(values.values())
+    worst = [question for _, question in sorted((value, question) for question, value in values.items() if value < 1)]
+    detail = f"{mean:.3f} over {len(values)} questions, at least {minimum:g} is asked for"
+    return _verdict(f"floor of {name}", mean >= minimum, detail, worst)
+
+
+def _drop(name: str, allowed: float, pairs: Mapping[str, tuple[float, float]], significance: float) -> GateVerdict:
+    before, after = (list(values) for values in zip(*pairs.values(), strict=True))
+    drop, chance = fmean(before) - fmean(after), paired_p_value(before, after)
+    fallen = sorted((now - then, question) for question, (then, now) in pairs.items() if now < then)
+    detail = (
+        f"{fmean(after):.3f} after {fmean(before):.3f} over {len(pairs)} questions (p {chance:.3f}), a drop of "
+        f"{allowed:g} is allowed"
+    )
+    passed = drop <= allowed or chance >= significance
+    return _verdict(f"drop of {name}", passed, detail, [question for _, question in fallen])
+
+
+def _verdict(gate: str, passed: bool, detail: str, questions: list[str]) -> GateVerdict:
+    return GateVerdict(gate, passed, detail, () if passed else tuple(questions[:NAMED]))
+
 
 VERSION = 1
 
@@ -91,6 +205,8 @@ def evaluate_candidate(
         known = _similarities(before if (before or {}).get("digest") == digest else None)
         facts = _ask(evaluated, asked, open_entailment(config), report, known)
     facts["measures"]["text_kept"] = _text_kept(candidate)
+    note = "" if asked.questions else "no answer of the gold set stands in the pages: nothing was asked"
+    note = note if whole else "no gold set: nothing was asked"
     verdicts = judge_gates(gates, facts["measures"], (before or {}).get("measures"))
     failed = [verdict for verdict in verdicts if not verdict.passed]
     payload = {
@@ -98,7 +214,7 @@ def evaluate_candidate(
         "version": VERSION,
         "generation": candidate.generation,
         "digest": digest,
-        "note": _note(whole, asked),
+        "note": note,
         "gold": {
             "questions": len(gold.questions),
             "asked": len(asked.questions),
@@ -175,8 +291,9 @@ def _ask(
 
     `known`: similarities that the same model computed before.
     """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     if not gold.questions:
-        return {"created_at": _now(), "measures": {}, "summary": {}, "evaluation": None, "cases": []}
+        return {"created_at": now, "measures": {}, "summary": {}, "evaluation": None, "cases": []}
     with candidate_pipeline(candidate) as pipeline:
         progress = (lambda _, done, total: report(done, total)) if report else None
         evaluation = evaluate(pipeline, gold, progress, explain=True)
@@ -188,11 +305,11 @@ def _ask(
     if entails:
         measures |= by_entailment(evaluation.judged, entails)
     return {
-        "created_at": _now(),
+        "created_at": now,
         "measures": measures,
         "summary": summary(measures),
         "evaluation": evaluation.payload(),
-        "cases": _cases(evaluation),
+        "cases": [_case(judged) for judged in sorted(evaluation.judged, key=lambda judged: not judged.fault)],
     }
 
 
@@ -201,11 +318,6 @@ def _similarities(report: Mapping[str, Any] | None) -> Similarities:
     similar = report["measures"].get("answer_similarity", {}) if report else {}
     cases = report["cases"] if report else ()
     return {(one["id"], one["answer"], one["expected"]): similar[one["id"]] for one in cases if one["id"] in similar}
-
-
-def _cases(evaluation: GoldEvaluation) -> list[dict[str, Any]]:
-    """Return every question with its answer; those with a fault first."""
-    return [_case(judged) for judged in sorted(evaluation.judged, key=lambda judged: not judged.fault)]
 
 
 def _case(judged: Judged) -> dict[str, Any]:
@@ -246,25 +358,11 @@ def _text_of_pages(candidate: CandidateGeneration) -> dict[tuple[str, int], int]
     return sizes
 
 
-def _note(whole: GoldSet | None, asked: GoldSet) -> str:
-    if whole is None:
-        return "no gold set: nothing was asked"
-    return "" if asked.questions else "no answer of the gold set stands in the pages: nothing was asked"
-
-
 def _digest(gold: GoldSet, candidate: CandidateGeneration) -> str:
     """Return a digest of all that shapes the answers to a generation's questions."""
     questions = [
-        [
-            asked.id,
-            asked.question,
-            asked.answerable,
-            sorted(asked.pages),
-            asked.quotes,
-            asked.user,
-            sorted(asked.groups),
-        ]
-        for asked in gold.questions
+        [each.id, each.question, each.answerable, sorted(each.pages), each.quotes, each.user, sorted(each.groups)]
+        for each in gold.questions
     ]
     config = candidate.config
     names = ("retrieval", "gates", "verification", "generation", "reranker", "features")
@@ -282,7 +380,3 @@ def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, A
     except StoreError:
         return None
     return facts if facts.get("version") == VERSION else None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

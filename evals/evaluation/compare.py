@@ -110,12 +110,17 @@ def compare(before: Run, after: Run) -> RunComparison:
     if not both:
         raise CompareError("the two runs have no question in common")
     known = set(both)
+    changed = [
+        Changed(key, first[key]["question"], change, judgement(first[key]), judgement(second[key]))
+        for key in both
+        if (change := _change(first[key], second[key]))
+    ]
     return RunComparison(
         questions=len(both),
         only_before=tuple(key for key in first if key not in known),
         only_after=tuple(key for key in second if key not in known),
         differences=tuple(_differences(_measures(before, both), _measures(after, both))),
-        changed=tuple(sorted(_changed(first, second, both), key=lambda each: _ORDER.index(each.change))),
+        changed=tuple(sorted(changed, key=lambda each: _ORDER.index(each.change))),
     )
 
 
@@ -134,31 +139,16 @@ def _measures(run: Run, questions: list[str]) -> pd.DataFrame:
     return pd.DataFrame({**run["measures"], _TIME: times}, index=questions, dtype="float64")
 
 
-def _differences(before: pd.DataFrame, after: pd.DataFrame) -> list[Difference]:
-    """Return every measure of both that has a value for the same questions."""
-    found = []
+def _differences(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[Difference]:
+    """Yield every measure of both that has a value for the same questions."""
     for name in before.columns[before.columns.isin(after.columns)]:
         both = before[name].notna() & after[name].notna()
         if both.any():
-            found.append(_difference(name, before[name][both].tolist(), after[name][both].tolist()))
-    return found
-
-
-def _difference(name: str, first: Sequence[float], second: Sequence[float]) -> Difference:
-    interval = bootstrap_interval([b - a for a, b in zip(first, second, strict=True)])
-    figures = fmean(first), fmean(second), interval.mean, interval.low, interval.high, paired_p_value(first, second)
-    return Difference(name, len(first), *(round(value, 6) for value in figures))
-
-
-def _changed(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], both: Sequence[str]
-) -> list[Changed]:
-    found = []
-    for key in both:
-        first, second = before[key], after[key]
-        if change := _change(first, second):
-            found.append(Changed(key, first["question"], change, judgement(first), judgement(second)))
-    return found
+            first, second = before[name][both].tolist(), after[name][both].tolist()
+            interval = bootstrap_interval([b - a for a, b in zip(first, second, strict=True)])
+            chance = paired_p_value(first, second)
+            figures = fmean(first), fmean(second), interval.mean, interval.low, interval.high, chance
+            yield Difference(name, len(first), *(round(value, 6) for value in figures))
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change | None:
@@ -224,7 +214,11 @@ _HEADS = ("measure", "before", "after", "difference", "95 % interval", "p", "que
 def lines_of(comparison: RunComparison) -> Iterator[str]:
     """Yield the measures with their differences, then the questions that changed."""
     yield f"{comparison.questions} questions in both runs{_left_out(comparison)}"
-    yield from _table([_HEADS, *map(_cells, comparison.differences)])
+    rows = [_HEADS, *map(_cells, comparison.differences)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([first.strip().ljust(widths[0]), *rest])
     yield "p: how likely chance alone makes a difference as large (paired randomization test)."
     for changed in comparison.changed:
         if changed.change == "another answer":
@@ -248,13 +242,6 @@ def _cells(measured: Difference) -> tuple[str, ...]:
 
 def _number(value: float) -> str:
     return f"{value:.4f}" if abs(value) < _LARGE else f"{value:.1f}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join([first.strip().ljust(widths[0]), *rest])
 
 
 def _left_out(comparison: RunComparison) -> str:

@@ -88,6 +88,12 @@ class Judged:
             return "a citation of another page"
         return None if self.says_it or not self.gold.quotes else "the sentence is another one"
 
+    def failure(self) -> dict[str, Any]:
+        """Return question, outcome, fault and citations."""
+        payload = self.payload()
+        told = {name: payload[name] for name in ("id", "question", "status", "outcome", "fault")}
+        return {**told, "cited": [citation.url for citation in self.answer.citations]}
+
     def payload(self) -> dict[str, Any]:
         """Return question, answer and faults."""
         return {
@@ -169,7 +175,7 @@ class GoldEvaluation:
             "anchor_validity": self.anchor_validity,
             "closest": self.closest,
             "latency_ms": self.latency_ms,
-            "failed": [_failure(case, case.fault) for case in self.judged if case.fault],
+            "failed": [case.failure() for case in self.judged if case.fault],
         }
 
 
@@ -236,17 +242,6 @@ def _anchors(pipeline: Pipeline) -> Anchors:
             if anchor.startswith("page=") and structure:  # a quote may be on a later page than its passage begins
                 names |= {page_anchor(mark.page) for mark in decode(structure).marks}
     return {page: frozenset(names) for page, names in anchors.items()}
-
-
-def _failure(judged: Judged, fault: str | None) -> dict[str, Any]:
-    return {
-        "id": judged.gold.id,
-        "question": judged.gold.question,
-        "status": judged.answer.status,
-        "outcome": judged.answer.outcome,
-        "fault": fault,
-        "cited": [citation.url for citation in judged.answer.citations],
-    }
 
 
 def _plain(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +78,9 @@ def read_gold(path: Path) -> GoldSet:
     """
     content, entries = read_entries(path)
     questions = tuple(_question(entry, f"{path}: question {number}") for number, entry in enumerate(entries, start=1))
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise GoldError(f"{path}: id {question.id!r} stands twice")
-        seen.add(question.id)
+    for name, count in Counter(question.id for question in questions).items():
+        if count > 1:
+            raise GoldError(f"{path}: id {name!r} stands twice")
     tenant = content.get("tenant")
     return GoldSet(questions, None if tenant is None else str(tenant))
 
@@ -124,7 +123,10 @@ def _question(entry: Any, where: str) -> GoldQuestion:
         if not entry.get(key):
             raise GoldError(f"{where} is answerable and has no {key!r}")
     named = [entry] if entry.get("page") else []
-    places = [_place(place) for place in (*named, *_list(entry, "also", where))]
+    places = [
+        GoldPlace(str(place["page"]), *(str(place.get(key) or "") for key in ("anchor", "heading")))
+        for place in (*named, *_list(entry, "also", where))
+    ]
     return GoldQuestion(
         id=str(entry["id"]),
         question=str(entry["question"]),
@@ -138,17 +140,11 @@ def _question(entry: Any, where: str) -> GoldQuestion:
         groups=frozenset(str(group) for group in _list(entry, "groups", where)),
         part=str(entry.get("page") or entry.get("near") or entry["id"]),
         kind=str(entry.get("kind") or ""),
-        facts=tuple(_spellings(fact) for fact in _list(entry, "facts", where)),
+        facts=tuple(
+            (tuple(map(str, fact)) if isinstance(fact, list) else (str(fact),)) for fact in _list(entry, "facts", where)
+        ),
         places=tuple(places),
     )
-
-
-def _place(entry: Mapping[str, Any]) -> GoldPlace:
-    return GoldPlace(str(entry["page"]), *(str(entry.get(key) or "") for key in ("anchor", "heading")))
-
-
-def _spellings(fact: Any) -> tuple[str, ...]:
-    return tuple(map(str, fact)) if isinstance(fact, list) else (str(fact),)
 
 
 def _list(entry: Mapping[str, Any], key: str, where: str) -> list[Any]:
@@ -264,17 +260,14 @@ def _nearest(question: GoldQuestion, places: Sequence[GoldLocation]) -> Stale:
     if best is None:
         return Stale(question, "quote")
     text, _, number = best
-    part = fuzz.partial_ratio_alignment(quote, text)
-    shown = " ".join(_whole_words(text, part.dest_start, part.dest_end).split()) if part else ""
-    return Stale(question, "quote", shown, places[number].anchor)
-
-
-def _whole_words(text: str, start: int, end: int) -> str:
+    if (part := fuzz.partial_ratio_alignment(quote, text)) is None:
+        return Stale(question, "quote", "", places[number].anchor)
+    start, end = part.dest_start, part.dest_end
     while start > 0 and text[start - 1].isalnum():
         start -= 1
     while end < len(text) and text[end].isalnum():
         end += 1
-    return text[start:end]
+    return Stale(question, "quote", " ".join(text[start:end].split()), places[number].anchor)
 
 
 def plain(text: str) -> str:

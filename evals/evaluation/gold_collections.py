@@ -7,7 +7,7 @@ EMNLP 2020, in BEIR layout with `evidence_sentences.jsonl` beside it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from evals.evaluation.beir import BeirDocument, read_documents
-from evals.evaluation.bench import TENANT, chunk_table
+from evals.evaluation.bench import TENANT, chunk_table, with_column
 from evals.evaluation.gold import GoldError, GoldQuestion, GoldSet
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages, embedding_through
@@ -24,7 +24,7 @@ from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
-from rag_serving.models import Embedder, open_embedder, open_input_limit, open_tokenizer
+from rag_serving.models import open_embedder, open_input_limit, open_tokenizer
 from rag_serving.text.units import units
 
 EVIDENCE = "evidence_sentences.jsonl"
@@ -57,38 +57,35 @@ def read_gold_collection(path: Path, split: str = "train") -> Collection:
 
 
 @contextmanager
-def published(
-    collection: Collection, home: Path, config: Config, kind: type[Pipeline] = Pipeline
-) -> Iterator[Pipeline]:
+def published(collection: Collection, home: Path, config: Config) -> Iterator[Pipeline]:
     """Yield the pipeline over the documents indexed under `home` with the product's code; an existing index is
     reused."""
-    config = config.model_copy(
-        update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
-    )
-    store, embedder = Store(home), open_embedder(config.embedding)
-    table, vectors = _indexable(collection, store, embedder, config)
+    indexing = config.indexing.model_copy(update={"chroma_url": None})
+    config = config.model_copy(update={"home": home, "indexing": indexing})
+    table, _ = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
+    urls = [f"https://collection.example/{page}#{_ANCHOR}" for page in table["page_id"].to_pylist()]
+    table = with_column(with_column(table, "url", urls), "anchor", [_ANCHOR] * len(urls))
+    with published_passages(table, config) as pipeline:
+        yield pipeline
+
+
+@contextmanager
+def published_passages(
+    table: pa.Table, config: Config, report: Callable[[int, int], None] = lambda *_: None
+) -> Iterator[Pipeline]:
+    """Yield the pipeline over rows of GENERATION_CHUNKS, embedded, indexed and published under the configured home."""
+    store, embedder = Store(Path(config.home)), open_embedder(config.embedding)
     cache = VectorCache(store.cache(TENANT), embedder.name)
-    embed = embedding_through(cache, embedder, lambda *_: None)
-    generation = build_generation(store, TENANT, table, vectors, config, embedder.name, embed=embed)
+    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
+    embed = embedding_through(cache, embedder, report)
+    generation = build_generation(store, TENANT, embedded.chunks, embedded.vectors, config, embedder.name, embed=embed)
     generation.close()
     store.point_current(TENANT, generation.id)
-    pipeline = kind.open(config, TENANT, embedder)
+    pipeline = Pipeline.open(config, TENANT, embedder)
     try:
         yield pipeline
     finally:
         pipeline.close()
-
-
-def _indexable(collection: Collection, store: Store, embedder: Embedder, config: Config) -> tuple[pa.Table, Any]:
-    table, _ = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
-    urls = [f"https://collection.example/{page}#{_ANCHOR}" for page in table["page_id"].to_pylist()]
-    columns = {"url": urls, "anchor": [_ANCHOR] * len(urls)}
-    for name, values in columns.items():
-        place = table.column_names.index(name)
-        table = table.set_column(place, table.schema.field(name), pa.array(values, pa.string()))
-    cache = VectorCache(store.cache(TENANT), embedder.name)
-    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
-    return embedded.chunks, embedded.vectors
 
 
 def _squad(path: Path) -> Collection:

@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evals.bench.clients import started
-from evals.bench.machine import load, machine
+from evals.bench.report import load, machine
+from evals.load.asking import table
 from evals.load.faults import FAULTS, Times, measure_all
 from evals.load.installation import BuiltInstallation, gold_questions, sample
-from evals.load.outcomes import table
-from evals.load.plan import ASK, PROFILES, SEARCH
+from evals.load.plan import ASK, MOST_WORDINGS, PROFILES, SEARCH, worded
 from evals.load.running import LoadTarget, run, scaling, soak
-from evals.load.wordings import MOST_WORDINGS, worded
 
 _CODE = """
 import os, sys, threading, time

@@ -12,50 +12,65 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 
-from evals.bench.clients import CITELOCK
-from evals.load.asking import CLIENTS, Judge, asking
+from evals.bench.clients import RunningServer
+from evals.load.asking import CLIENTS, Judge, Outcome, asking
 from evals.load.installation import PATHS, BuiltInstallation, body_of
-from evals.load.outcomes import Outcome
-from evals.load.services import BUCKET, STORE_ENVIRONMENT, Postgres, object_store, postgres, sidecar, wait_for
-from evals.load.stages import FIRST_SOURCE, TENANT, FaultFolder, FaultStage, SkippedError, publish, workers_of
+from evals.load.services import (
+    BUCKET,
+    FIRST_SOURCE,
+    STORE_ENVIRONMENT,
+    TENANT,
+    FaultFolder,
+    FaultStage,
+    Postgres,
+    SkippedError,
+    object_store,
+    postgres,
+    publish,
+    sidecar,
+    wait_for,
+    workers_of,
+)
 from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 PICKED_UP_S = 150  # a request that hangs takes 30 s, and is repeated for 60
 
 
-def store_fault(mode: Mode) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
+Staged = Callable[[FaultFolder], AbstractContextManager[FaultStage]]
+
+
+def store_fault(mode: Mode) -> Staged:
     """Return the stage of a store that a server reaches only as the proxy lets it; the builder reaches it always."""
 
     @contextmanager
     def staged(place: FaultFolder) -> Iterator[FaultStage]:
         with shared_home(place) as (builder, reader, proxy), place.serving(reader) as server:
-            installation = place.installation(reader)
-
-            def heal() -> None:
-                proxy.mode = ""
-
-            def inject() -> None:
-                proxy.mode = mode
-
-            before = generation_of(server.url, installation)
-            published: list[bool] = []
-
-            def facts() -> dict[str, Any]:
-                wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
-                return {"published_meanwhile": published == [True], "new_generation_served": True}
-
-            yield FaultStage(
-                server, installation, inject, heal, lambda: published.append(publish(place, builder)), facts
-            )
+            stage = _while_publishing(place, server, reader, builder)
+            yield replace(stage, inject=partial(proxy.turn, mode), heal=partial(proxy.turn, ""))
 
     return staged
+
+
+def _while_publishing(place: FaultFolder, server: RunningServer, reader: Path, builder: Path) -> FaultStage:
+    """Return a stage, yet without its fault, during which a generation is published that is served afterwards."""
+    installation = place.installation(reader)
+    before, published = generation_of(server.url, installation), list[bool]()
+
+    def facts() -> dict[str, Any]:
+        wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
+        return {"published_meanwhile": published == [True], "new_generation_served": True}
+
+    stage = FaultStage(server, installation, facts=facts)
+    return replace(stage, meanwhile=lambda: published.append(publish(place, builder)))
 
 
 @contextmanager
@@ -95,17 +110,7 @@ def restart(server: Postgres) -> None:
     server.start()
 
 
-def stop_at_once(server: Postgres) -> None:
-    server.stop("immediate")
-
-
-def nothing(_: Postgres) -> None:
-    """Do nothing."""
-
-
-def database_fault(
-    inject: Act, heal: Act, with_index: bool
-) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
+def database_fault(inject: Act, heal: Act | None, with_index: bool) -> Staged:
     """Return the stage of a server whose telemetry, or also index, is in a failing Postgres."""
 
     @contextmanager
@@ -113,31 +118,21 @@ def database_fault(
         with postgres(with_index) as database:
             sections: dict[str, Any] = {"telemetry": {"url": database.url}, "audit": {"mode": "best_effort"}}
             if with_index:
-                config = place.config(**sections, index=_index(database))
-                _publish_there(place)
+                users = {"url": "citelock_app", "writer_url": "citelock_writer", "owner_url": "postgres"}
+                urls = {name: f"postgresql://{user}@{database.address}" for name, user in users.items()}
+                config = place.config(**sections, index={"kind": "postgres", **urls})
+                for done in (place.run("index", "migrate", "--config", str(config)), place.build(config, FIRST_SOURCE)):
+                    if done.returncode:
+                        raise RuntimeError(f"the build into Postgres failed: {done.stderr[-1000:]}")
             else:
                 place.copy_home()
                 config = place.config(**sections)
             with place.serving(config) as server:
-                yield FaultStage(
-                    server, place.installation(config), lambda: inject(database), lambda: heal(database),
-                    facts=lambda: _facts(database),
-                )  # fmt: skip
+                stage = FaultStage(server, place.installation(config), partial(inject, database))
+                stage.heal = partial(heal, database) if heal else stage.heal
+                yield replace(stage, facts=lambda: _facts(database))
 
     return staged
-
-
-def _index(database: Postgres) -> dict[str, Any]:
-    users = {"url": "citelock_app", "writer_url": "citelock_writer", "owner_url": "postgres"}
-    urls = {name: f"postgresql://{user}@{database.address}" for name, user in users.items()}
-    return {"kind": "postgres", **urls}
-
-
-def _publish_there(place: FaultFolder) -> None:
-    config = place.folder / "load.yaml"
-    for done in (place.run("index", "migrate", "--config", str(config)), place.build(config, FIRST_SOURCE)):
-        if done.returncode:
-            raise RuntimeError(f"the build into Postgres failed: {done.stderr[-1000:]}")
 
 
 def _facts(database: Postgres) -> dict[str, Any]:
@@ -152,7 +147,7 @@ _EVERY_S = 4.0
 _KILLS = 3
 
 
-def processes_killed(of_both: bool) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
+def processes_killed(of_both: bool) -> Staged:
     """Return the stage of a server of two processes of which both are killed, or one and twice its successor."""
 
     @contextmanager
@@ -177,7 +172,7 @@ def processes_killed(of_both: bool) -> Callable[[FaultFolder], AbstractContextMa
             def facts() -> dict[str, Any]:
                 return {"processes_again": len(set(workers_of(server)) - set(killed)) == 2, "killed": len(killed)}
 
-            yield FaultStage(server, place.installation(config), kill, lambda: None, kill_more, facts)
+            yield FaultStage(server, place.installation(config), kill, meanwhile=kill_more, facts=facts)
 
     return staged
 
@@ -191,13 +186,9 @@ def worker_frozen(place: FaultFolder) -> Iterator[FaultStage]:
     with place.serving(config) as server:
         workers = workers_of(server)
 
-        def facts() -> dict[str, Any]:
-            return {"processes_kept": workers_of(server) == workers}
-
-        yield FaultStage(
-            server, place.installation(config), lambda: os.kill(workers[0], signal.SIGSTOP),
-            lambda: os.kill(workers[0], signal.SIGCONT), facts=facts,
-        )  # fmt: skip
+        freeze, thaw = (partial(os.kill, workers[0], number) for number in (signal.SIGSTOP, signal.SIGCONT))
+        stage = FaultStage(server, place.installation(config), freeze, thaw)
+        yield replace(stage, facts=lambda: {"processes_kept": workers_of(server) == workers})
 
 
 _FREE_MB = 48
@@ -225,10 +216,8 @@ def home_full(place: FaultFolder) -> Iterator[FaultStage]:
 
         with place.serving(config) as server:
             filler = place.home / "filler"
-            yield FaultStage(
-                server, place.installation(config), lambda: _fill(filler), filler.unlink,
-                lambda: builds.append(place.build(config)), facts,
-            )  # fmt: skip
+            stage = FaultStage(server, place.installation(config), partial(_fill, filler), filler.unlink, facts=facts)
+            yield replace(stage, meanwhile=lambda: builds.append(place.build(config)))
 
 
 @contextmanager
@@ -236,19 +225,14 @@ def cache_full(place: FaultFolder) -> Iterator[FaultStage]:
     """Fill the disk that generations are fetched into while one is published; it is fetched once there is room."""
     cache = place.folder / "cache"
     cache.mkdir()
-    with _small_disk(cache, _CACHE_MB), shared_home(place, cache) as (builder, reader, _):  # noqa: SIM117
-        with place.serving(reader) as server:
-            installation, filler = place.installation(reader), cache / "filler"
-            before, published = generation_of(server.url, installation), list[bool]()
-
-            def facts() -> dict[str, Any]:
-                wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
-                return {"published_meanwhile": published == [True], "new_generation_served": True}
-
-            yield FaultStage(
-                server, installation, lambda: _fill(filler), filler.unlink,
-                lambda: published.append(publish(place, builder)), facts,
-            )  # fmt: skip
+    with (
+        _small_disk(cache, _CACHE_MB),
+        shared_home(place, cache) as (builder, reader, _),
+        place.serving(reader) as server,
+    ):
+        filler = cache / "filler"
+        stage = _while_publishing(place, server, reader, builder)
+        yield replace(stage, inject=partial(_fill, filler), heal=filler.unlink)
 
 
 @contextmanager
@@ -284,7 +268,7 @@ _KEY = "a-key-of-the-load-tool-for-bearer-tokens-0123456789"
 _ISSUER, _AUDIENCE = "https://issuer.invalid", "citelock"
 
 
-def clock_fault(jump: str) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
+def clock_fault(jump: str) -> Staged:
     """Return the stage of a server whose clock jumps, `+1d` or `-1d`, and back."""
 
     @contextmanager
@@ -294,27 +278,30 @@ def clock_fault(jump: str) -> Callable[[FaultFolder], AbstractContextManager[Fau
         clock.write_text("+0", encoding="utf-8")
         place.environment |= _faked(clock)
         config = place.config(serving=_SERVING, audit={"mode": "required"}, budgets=_BUDGETS, sessions={"store": True})
-        installation = _signed_in(place.installation(config))
+        far = {TENANT: _token(-3 * _DAY_S, 3 * _DAY_S)}  # valid on either side of the jump
+        installation = replace(place.installation(config), tokens=far)
         with place.serving(config) as server:
             short: list[int] = []
 
             def ask_with_short_token() -> None:
                 time.sleep(1)
-                short.append(_status(server.url, installation, _token(-60, 600)))
+                body = body_of("search", installation.questions[0])
+                headers = {"Authorization": f"Bearer {_token(-60, 600)}"}
+                short.append(
+                    httpx.post(server.url + PATHS["search"], json=body, headers=headers, timeout=120).status_code
+                )
 
             def facts() -> dict[str, Any]:
-                after = _status(server.url, installation, _token(-60, 600))
+                ask_with_short_token()
                 return {
-                    "ten_minute_token_refused_meanwhile": short == [401],
-                    "ten_minute_token_accepted_after": after == 200,
-                    "audit_verified": _verified(place, config),
+                    "ten_minute_token_refused_meanwhile": short[:-1] == [401],
+                    "ten_minute_token_accepted_after": short[-1] == 200,
+                    "audit_verified": not place.run("audit", "verify", "--config", str(config)).returncode,
                     "receipt_verified": _receipt_verified(server.url, installation),
                 }
 
-            yield FaultStage(
-                server, installation, lambda: clock.write_text(jump), lambda: clock.write_text("+0"),
-                ask_with_short_token, facts,
-            )  # fmt: skip
+            set_clock, reset = partial(clock.write_text, jump), partial(clock.write_text, "+0")
+            yield FaultStage(server, installation, set_clock, reset, ask_with_short_token, facts)
 
     return staged
 
@@ -347,36 +334,16 @@ def _token(begins_s: float, ends_s: float) -> str:
     return jwt.encode({**claims, "nbf": now + begins_s, "exp": now + ends_s}, _KEY, "HS256")
 
 
-def _signed_in(asked: BuiltInstallation) -> BuiltInstallation:
-    """Return the same with a token that is valid on either side of the jump."""
-    return BuiltInstallation(asked.config, asked.tenants, {TENANT: _token(-3 * _DAY_S, 3 * _DAY_S)}, asked.questions)
-
-
-def _status(url: str, asked: BuiltInstallation, token: str) -> int:
-    headers = {"Authorization": f"Bearer {token}"}
-    body = body_of("search", asked.questions[0])
-    return httpx.post(url + PATHS["search"], json=body, headers=headers, timeout=120).status_code
-
-
-def _verified(place: FaultFolder, config: Path) -> bool:
-    command = [*CITELOCK, "audit", "verify", "--config", str(config)]
-    return subprocess.run(command, env=place.variables(), capture_output=True, timeout=120).returncode == 0
-
-
 def _receipt_verified(url: str, asked: BuiltInstallation) -> bool:
     with httpx.Client(base_url=url, headers=asked.headers(TENANT), timeout=120) as client:
         answer = client.post(PATHS["ask"], json=body_of("ask", asked.questions[0])).json()
         return client.post(f"/v1/receipts/{answer['receipt_id']}/verify").json().get("valid") is True
 
 
-RERANKER: dict[str, Any] = {
-    "candidates": 20,
-    "max_seq_len": 128,  # what the tiny model reads
-    "timeout_s": 2,
-}
+RERANKER: dict[str, Any] = {"candidates": 20, "max_seq_len": 128, "timeout_s": 2}  # what the tiny model reads
 
 
-def sidecar_fault(mode: Mode) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
+def sidecar_fault(mode: Mode) -> Staged:
     """Return the stage of a server that reaches its sidecar only as the proxy lets it."""
 
     @contextmanager
@@ -384,31 +351,27 @@ def sidecar_fault(mode: Mode) -> Callable[[FaultFolder], AbstractContextManager[
         place.copy_home()
         with sidecar(place.folder) as port, tcp_proxy(port) as proxy:
             config = place.config(reranker={"url": f"http://127.0.0.1:{proxy.port}/rerank", **RERANKER})
-
-            def heal() -> None:
-                proxy.mode = ""
-
-            def inject() -> None:
-                proxy.mode = mode
-
             with place.serving(config) as server:
+                inject, heal = partial(proxy.turn, mode), partial(proxy.turn, "")
                 yield FaultStage(server, place.installation(config), inject, heal)
 
     return staged
 
 
-FAULTS: Mapping[str, Callable[[FaultFolder], AbstractContextManager[FaultStage]]] = {
+_FREEZE, _THAW = (methodcaller("signal", number) for number in (signal.SIGSTOP, signal.SIGCONT))
+_STOP = methodcaller("stop", "immediate")
+FAULTS: Mapping[str, Staged] = {
     "worker-killed": processes_killed(of_both=False),
     "workers-killed": processes_killed(of_both=True),
     "worker-frozen": worker_frozen,
     "sidecar-silent": sidecar_fault("swallow"),
     "sidecar-reset": sidecar_fault("reset"),
-    "database-restarted": database_fault(restart, nothing, with_index=False),
-    "database-stopped": database_fault(stop_at_once, Postgres.start, with_index=False),
-    "database-frozen": database_fault(Postgres.freeze, Postgres.thaw, with_index=False),
-    "index-database-restarted": database_fault(restart, nothing, with_index=True),
-    "index-database-stopped": database_fault(stop_at_once, Postgres.start, with_index=True),
-    "index-database-frozen": database_fault(Postgres.freeze, Postgres.thaw, with_index=True),
+    "database-restarted": database_fault(restart, None, with_index=False),
+    "database-stopped": database_fault(_STOP, Postgres.start, with_index=False),
+    "database-frozen": database_fault(_FREEZE, _THAW, with_index=False),
+    "index-database-restarted": database_fault(restart, None, with_index=True),
+    "index-database-stopped": database_fault(_STOP, Postgres.start, with_index=True),
+    "index-database-frozen": database_fault(_FREEZE, _THAW, with_index=True),
     "store-slow": store_fault("slow"),
     "store-failing": store_fault("failing"),
     "store-cut": store_fault("reset"),
@@ -446,7 +409,15 @@ def _measured(name: str, times: Times, base: Path) -> dict[str, Any]:
         except Exception as error:  # the other faults are measured all the same
             log = "\n".join(place.log().splitlines()[-20:])
             figures = {"fault": name, "good": False, "failed": f"{type(error).__name__}: {error}", "log": log}
-    print(f"{name}: {_line(figures)}", file=sys.stderr, flush=True)
+    told = figures.get("skipped") or figures.get("failed")
+    if "during" in figures:
+        during, after = figures["during"], figures["after"]
+        told = (
+            f"{figures['wrong_answers']} wrong, {during['errors']} of {during['requests']} failed during it, "
+            f"{after['errors']} of {after['requests']} after, recovered after {figures['recovery_s']} s, "
+            f"{figures['facts']}"
+        )
+    print(f"{name}: {told}", file=sys.stderr, flush=True)
     return figures
 
 
@@ -485,13 +456,3 @@ def _base(folder: Path | None) -> Iterator[Path]:
             if done.returncode:
                 raise RuntimeError(f"the sample cannot be built: {done.stderr[-1000:]}")
         yield place.home
-
-
-def _line(figures: Mapping[str, Any]) -> str:
-    if "during" not in figures:
-        return str(figures.get("skipped") or figures.get("failed"))
-    during, after = figures["during"], figures["after"]
-    return (
-        f"{figures['wrong_answers']} wrong, {during['errors']} of {during['requests']} failed during it, "
-        f"{after['errors']} of {after['requests']} after, recovered after {figures['recovery_s']} s, {figures['facts']}"
-    )

@@ -19,8 +19,7 @@ import yaml
 
 from evals.bench.clients import CITELOCK
 from evals.load.expected import ExpectedAnswers, degraded
-from evals.load.plan import ASK, SEARCH
-from evals.load.wordings import worded
+from evals.load.plan import ASK, SEARCH, worded
 from rag_serving.artifacts.store import Store, write_json
 
 ROOT = Path(__file__).parents[2]

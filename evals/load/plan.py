@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.artifacts.store import write_json
+
+_FRAMES = ("{}", "Please tell me: {}", "{} Thanks in advance.", "I would like to know: {}")
+MOST_WORDINGS = len(_FRAMES)
+NUMBERED_SHARE = 0.1
+"""Of the requests of a load, those with a numbered question."""
+
+
+def worded(questions: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return each question in `count` wordings, at most `MOST_WORDINGS`; the first one is the question itself."""
+    return tuple(frame.format(question) for question in questions for frame in _FRAMES[:count])
+
+
+def numbered(question: str, dice: random.Random) -> str:
+    """Return the question with a number of its own."""
+    return f"{question} (case {dice.randrange(10**9)})"
+
 
 ASK, STREAM, SEARCH = "ask", "stream", "search"
 

@@ -22,12 +22,10 @@ from typing import Any
 
 import httpx
 
-from evals.bench.clients import RunningServer
-from evals.load.expected import ExpectedAnswers
+from evals.bench.clients import RunningServer, memory_mb, with_children
+from evals.load.expected import AskerProofs, ExpectedAnswers
 from evals.load.installation import PATHS, ROOT, BuiltInstallation, calm_answers
 from evals.load.plan import LoadProfile, LoadResults, Plan
-from evals.load.processes import children_of
-from evals.load.proofs import AskerProofs
 
 _USERS = Path(__file__).with_name("users.py")
 _SAMPLES = 240
@@ -97,28 +95,22 @@ def scaling(
 
 
 def _rates(found: list[LoadResults]) -> dict[str, Any]:
-    errors = sum(sum(results.faults.values()) for results in found)
     return {
         "per_s": round(median(results.per_s for results in found), 1),
         "requests": sum(len(results.ms) for results in found),
-        "errors": errors,
+        "errors": sum(results.faults.total() for results in found),
     }
 
 
 def soak(target: LoadTarget, profile: LoadProfile, seconds: float) -> tuple[dict[str, Any], bool]:
     """The load of a profile for long, with the server's memory over time; good if that is flat."""
-    memory_mb = _memory(target)
+    if target.server is None:
+        raise RuntimeError("--soak reads the memory of a server that it started: leave --url out")
     run(target, profile, min(10, seconds / 4))
-    with sampled(memory_mb, max(0.5, seconds / _SAMPLES)) as samples:
+    with sampled(partial(anonymous_mb, target.server.process.pid), max(0.5, seconds / _SAMPLES)) as samples:
         results = run(target, profile, seconds)
     memory = growth(samples)
     return {**results.figures(), "memory": memory}, results.is_clean and bool(memory["flat"])
-
-
-def _memory(target: LoadTarget) -> Callable[[], float]:
-    if target.server is None:
-        raise RuntimeError("--soak reads the memory of a server that it started: leave --url out")
-    return partial(anonymous_mb, target.server.process.pid)
 
 
 JUDGED_SHARE = 0.5
@@ -134,32 +126,18 @@ Sample = tuple[float, float]
 
 def anonymous_mb(process: int) -> float:
     """Return the megabytes that no file backs of a process and all that it started (Linux)."""
-    return sum(_status_mb(number, "RssAnon:") for number in _with_children(process))
-
-
-def _with_children(process: int) -> Iterator[int]:
-    yield process
-    for child in children_of(process):
-        yield from _with_children(child)
-
-
-def _status_mb(process: int, name: str) -> float:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), 0.0)
+    return sum(memory_mb(number, "RssAnon") for number in with_children(process))
 
 
 @contextmanager
-def sampled(memory_mb: Callable[[], float], every_s: float) -> Iterator[list[Sample]]:
+def sampled(memory: Callable[[], float], every_s: float) -> Iterator[list[Sample]]:
     """Yield the samples that are taken while the block runs."""
     samples: list[Sample] = []
     ended, began = threading.Event(), time.monotonic()
 
     def take() -> None:
         while not ended.wait(every_s):
-            samples.append((time.monotonic() - began, memory_mb()))
+            samples.append((time.monotonic() - began, memory()))
 
     thread = threading.Thread(target=take, name="memory", daemon=True)
     thread.start()

@@ -5,38 +5,132 @@ own.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from evals.bench.clients import CITELOCK
-from evals.load.processes import children_of
-from rag_serving.artifacts.store import write_json
+from evals.bench.clients import CITELOCK, RunningServer, answering, children_of, free_port, started
+from evals.load.installation import BuiltInstallation, gold_questions, settings
+from rag_serving.artifacts.store import Store, write_json
+
+TENANT, TOKEN = "demo", "load-demo"
+FIRST_SOURCE = f"eng_{TENANT}"
+"""What is published before; a build of everything adds the other source, and so publishes another generation."""
+QUESTIONS = 8
+SECRET = "a-secret-of-the-load-tool-that-signs-its-homes"
+
+
+class SkippedError(Exception):
+    """A fault cannot be caused on this machine; the message says why."""
+
+
+@dataclass
+class FaultStage:
+    """A server under load while something fails.
+
+    Attributes:
+        inject, heal: begin and end the fault.
+        meanwhile: runs during the fault, beside the clients; the fault lasts at least as long.
+        facts: checked when it is over and the clients have ended: further conditions. False is a failure.
+    """
+
+    server: RunningServer
+    installation: BuiltInstallation
+    inject: Callable[[], object] = lambda: None
+    heal: Callable[[], object] = lambda: None
+    meanwhile: Callable[[], object] = lambda: None
+    facts: Callable[[], Mapping[str, Any]] = dict
+
+
+@dataclass
+class FaultFolder:
+    """A folder of one fault, with a copy of the sample's home.
+
+    Attributes:
+        environment: of the processes that are started here, beside this process's own.
+    """
+
+    folder: Path
+    base: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def copy_home(self) -> None:
+        shutil.copytree(self.base, self.home)
+
+    def config(self, name: str = "load", home: str | None = None, **sections: Any) -> Path:
+        """Write a configuration of the sample with further sections; return its file."""
+        file = self.folder / f"{name}.yaml"
+        content = settings(home or self.home, (TENANT,))
+        for key, section in sections.items():
+            content[key] = {**content.get(key, {}), **section}
+        write_json(file, content)
+        return file
+
+    def build(self, config: Path, *sources: str) -> subprocess.CompletedProcess[str]:
+        """Run `citelock build`."""
+        return self.run("build", *sources, "--config", str(config))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `citelock` with some arguments."""
+        command = [*CITELOCK, *arguments]
+        return subprocess.run(command, env=self.variables(), capture_output=True, text=True, timeout=900)
+
+    def current(self) -> str | None:
+        return Store(self.home).current(TENANT)
+
+    def installation(self, config: Path) -> BuiltInstallation:
+        """Return the installation with some of the gold questions, evenly spaced."""
+        questions = gold_questions()
+        return BuiltInstallation(config, (TENANT,), {TENANT: TOKEN}, questions[:: max(1, len(questions) // QUESTIONS)])
+
+    @contextmanager
+    def serving(self, config: Path, workers: int = 2) -> Iterator[RunningServer]:
+        """Yield a server that is ready; its log is `server.log` in the folder."""
+        with (self.folder / "server.log").open("wb") as log, started(config, workers, self.variables(), log) as server:
+            yield server
+
+    def log(self) -> str:
+        file = self.folder / "server.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment of the processes that are started here."""
+        tokens = json.dumps({TOKEN: {"tenant": TENANT, "user": "ann"}})
+        return {**os.environ, "CITELOCK_SECRET": SECRET, "CITELOCK_TOKENS": tokens, **self.environment}
+
+
+def workers_of(server: RunningServer) -> list[int]:
+    """Return the numbers of the processes that answer."""
+    return answering(server.process.pid)
+
+
+def publish(place: FaultFolder, config: Path) -> bool:
+    """Publish another generation; return whether that was done."""
+    return place.build(config).returncode == 0
+
 
 BUCKET = "citelock"
 STORE_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "load", "AWS_SECRET_ACCESS_KEY": "load", "AWS_REGION": "us-east-1"}
 _OWNER = "postgres"  # Postgres refuses to run as root
 _TINY_RERANKER = Path(__file__).parents[2] / "tests/support/tiny_reranker.py"
-
-
-def free_port() -> int:
-    """Return a port of the loopback address that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 600) -> None:
@@ -115,27 +209,20 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.folder}"
-        self._control("-l", str(self.folder / "log"), "-o", options, "start")
+        self.run(
+            "pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "-o", options, "start"
+        )
 
     def stop(self, mode: str) -> None:
         """Stop it: `fast`, or `immediate` as after a loss of power."""
-        self._control("-m", mode, "stop")
+        self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", mode, "stop")
 
-    def freeze(self) -> None:
-        """Let none of its processes run; connections stay open."""
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes; connections of those that SIGSTOP freezes stay open."""
         first = int((self.folder / "data/postmaster.pid").read_text().split()[0])
         for process in (first, *children_of(first)):
             with suppress(ProcessLookupError):
                 os.kill(process, number)
-
-    def _control(self, *arguments: str) -> None:
-        self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", *arguments)
 
     def run(self, program: str, *arguments: str) -> None:
         command = [str(self.binaries / program), *arguments]

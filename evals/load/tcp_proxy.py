@@ -31,6 +31,10 @@ class TcpProxy:
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
+    def turn(self, mode: Mode) -> None:
+        """Let another fault, or none, apply from now on."""
+        self.mode = mode
+
     def close(self) -> None:
         self._ended.set()
         with suppress(OSError):

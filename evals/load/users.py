@@ -15,8 +15,7 @@ from locust.contrib.fasthttp import FastHttpUser
 
 from evals.load.expected import ExpectedAnswers, degraded, substance
 from evals.load.installation import PATHS, body_of
-from evals.load.plan import ASK, SEARCH, STREAM, LoadResults, Plan
-from evals.load.wordings import NUMBERED_SHARE, numbered
+from evals.load.plan import ASK, NUMBERED_SHARE, SEARCH, STREAM, LoadResults, Plan, numbered
 
 _TIMEOUT_S = 120.0
 _NUMBERS = count()

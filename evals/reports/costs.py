@@ -11,7 +11,6 @@ from evals.reports.report import Cell, Table
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import Config
-from rag_serving.config.models import Context, Price
 from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:
@@ -98,12 +97,8 @@ def _dearest(config: Config, tenant: str, embedded: Mapping[str, Taken]) -> Iter
     pages.sort(key=lambda page: (-sum(part.cost for part in taken[page]), -sum(part.tokens for part in taken[page])))
     for page in pages[:DEAREST]:
         written, vectors = taken[page]
-        yield {
-            "document": page,
-            "context tokens": written.tokens,
-            "embedded tokens": vectors.tokens,
-            "cost": written.cost + vectors.cost,
-        }
+        tokens = {"context tokens": written.tokens, "embedded tokens": vectors.tokens}
+        yield {"document": page, **tokens, "cost": written.cost + vectors.cost}
 
 
 def _contexts(config: Config, tenant: str) -> dict[str, Taken]:
@@ -112,7 +107,8 @@ def _contexts(config: Config, tenant: str) -> dict[str, Taken]:
         table = read_table(Store(config.home).candidate(tenant) / "contexts.parquet", CONTEXTS)
     except StoreError:
         return {}
-    prices, pages = _prices(config.context), dict[str, Taken]()
+    settings, pages = config.context, dict[str, Taken]()
+    prices = {**(settings.fallback.prices if settings.fallback else {}), **settings.prices}
     columns = ["chunk_id", "tokens_in", "tokens_out", "llm_model"]
     for row in table.select(columns).to_pylist():
         if not row["llm_model"]:
@@ -121,8 +117,3 @@ def _contexts(config: Config, tenant: str) -> dict[str, Taken]:
         page = str(row["chunk_id"]).rsplit(":", 2)[0]
         pages.setdefault(page, Taken()).add(sum(tokens), price.of(*tokens) if price else 0.0)
     return pages
-
-
-def _prices(settings: Context) -> dict[str, Price]:
-    fallback = settings.fallback.prices if settings.fallback else {}
-    return {**fallback, **settings.prices}

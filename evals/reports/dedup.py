@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evals.reports.report import Case, Figure, Report, Table, filled, words
+from evals.reports.report import Case, Cell, Figure, Report, Table, filled, words
 from rag_assets.steps.dedup import SCOPES, Effect
 
 VERSION = 1
@@ -69,20 +69,14 @@ def _by_space(effects: Sequence[Effect]) -> Table:
 
 
 def _largest(groups: Sequence[Group], by_id: Chunks) -> Table:
-    rows = (
-        {
-            "kept": _location(kept, by_id),
-            "places": 1 + len(pairs),
-            "spaces": ", ".join(sorted({str(by_id[one]["space"]) for one in _members(kept, pairs) if one in by_id})),
-            "least Jaccard": min(pair["jaccard"] for pair in pairs),
-        }
-        for kept, pairs in groups
-    )
+    rows: list[dict[str, Cell]] = []
+    for kept, pairs in groups:
+        members = [kept, *(pair["dropped_id"] for pair in pairs)]
+        spaces = ", ".join(sorted({str(by_id[one]["space"]) for one in members if one in by_id}))
+        least = min(pair["jaccard"] for pair in pairs)
+        places: dict[str, Cell] = {"kept": _location(kept, by_id), "places": 1 + len(pairs)}
+        rows.append({**places, "spaces": spaces, "least Jaccard": least})
     return Table.from_rows("Largest groups", rows)
-
-
-def _members(kept: str, pairs: Sequence[Row]) -> list[str]:
-    return [kept, *(pair["dropped_id"] for pair in pairs)]
 
 
 def _pairs(pairs: Sequence[Row], by_id: Chunks) -> Table:

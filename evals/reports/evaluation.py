@@ -18,9 +18,11 @@ def evaluation_report(facts: Facts, before: Facts | None = None) -> Report:
     cases_before = {case["id"]: case for case in before.get("cases", ())}
     summary, summary_before = facts["summary"], before.get("summary", {})
     cases = sorted(facts["cases"], key=lambda case: _rank(case, cases_before.get(case["id"])))
+    gold = facts["gold"]
+    about = facts["note"] or f"{gold['asked']} of {gold['questions']} questions asked"
     return Report(
         title=f"Evaluation of generation {facts['generation']}",
-        about=_about(facts),
+        about=f"{about}, {facts['created_at']}",
         figures=[
             Figure(
                 "gates",
@@ -61,13 +63,6 @@ def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
     if case["fault"]:
         return (1 if was_wrong or before is None else 0), case["id"]
     return (2 if was_wrong else 3), case["id"]
-
-
-def _about(facts: Facts) -> str:
-    gold = facts["gold"]
-    if facts["note"]:
-        return f"{facts['note']}, {facts['created_at']}"
-    return f"{gold['asked']} of {gold['questions']} questions asked, {facts['created_at']}"
 
 
 def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Figure]:
@@ -201,14 +196,11 @@ def _passage(passage: Facts) -> tuple[str, str]:
     where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
     scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
     reason = "; ".join(filter(None, (passage.get("why"), scores)))
-    return f"{_numbered(passage)} {where}: {reason}", str(passage.get("text", ""))
-
-
-def _numbered(passage: Facts) -> str:
-    """Return the passage's place in the lock and the number it is cited by; older reports have the place as `index`."""
-    if "passage" not in passage:
-        return f"passage [{passage.get('index', '')}]"
-    return f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")
+    if "passage" in passage:  # its place in the lock, and the number that it is cited by
+        name = f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")
+    else:  # older reports have the place as `index`
+        name = f"passage [{passage.get('index', '')}]"
+    return f"{name} {where}: {reason}", str(passage.get("text", ""))
 
 
 KEY: Mapping[str, str] = {

@@ -57,9 +57,13 @@ def quality_report(
     `runs`: evaluations by the name they are chosen by, the oldest first; `questions`: rows of the telemetry table of
     the last DAYS days.
     """
+    about = "no generation was evaluated: there is no gold set"
+    if history:
+        evaluated = f"{len(history)} generation{'' if len(history) == 1 else 's'} evaluated"
+        about = f"{evaluated}; {len(questions)} questions and searches in {DAYS} days"
     return Report(
         title=f"Quality of {tenant}",
-        about=_about(history, questions),
+        about=about,
         figures=[*_figures(history, current), *_asked(questions)],
         tables=[
             unanswered_table(questions, f"Questions of the last {DAYS} days without an answer"),
@@ -93,12 +97,6 @@ def pairs_of(runs: Mapping[str, Facts]) -> list[Pair]:
 def _pair(before: str, after: str, comparison: RunComparison, first: Facts, second: Facts) -> Pair:
     cases_before, cases_after = ({str(case["id"]): case for case in run["cases"]} for run in (first, second))
     cases = [_case(changed, cases_before[changed.id], cases_after[changed.id]) for changed in comparison.changed]
-    differences = _differences(comparison, f"{after} beside {before}")
-    return Pair(before, after, [differences, *filled(_left_out(comparison))], cases)
-
-
-def _differences(comparison: RunComparison, title: str) -> Table:
-    """Return key measures first; better and worse only if chance would hardly make as large a difference."""
     by_name = {measured.measure: measured for measured in comparison.differences}
     rows: Iterable[Mapping[str, Cell]] = (
         {
@@ -117,7 +115,8 @@ def _differences(comparison: RunComparison, title: str) -> Table:
         f"{comparison.questions} questions that both were asked. p: how likely chance alone makes a difference as "
         f"large (paired randomization test); from {_SURE} on it says nothing."
     )
-    return Table.from_rows(title, rows, note)
+    differences = Table.from_rows(f"{after} beside {before}", rows, note)
+    return Pair(before, after, [differences, *filled(_left_out(comparison))], cases)
 
 
 def _verdict(measured: Difference) -> str:
@@ -161,7 +160,11 @@ def _figures(history: Sequence[Row], current: str | None) -> list[Figure]:
     earlier = [row for row in published if row is not now and row["published"] <= now["published"]]
     before = earlier[-1]["measures"] if earlier else {}
     figures = [
-        Figure(words(name), f"{now['measures'][name]:.3f}", note=_was(note, before.get(name)))
+        Figure(
+            words(name),
+            f"{now['measures'][name]:.3f}",
+            note=f"{note}; was {before[name]:.3f}" if name in before else note,
+        )
         for name, note in KEY.items()
         if name in now["measures"]
     ]
@@ -169,10 +172,6 @@ def _figures(history: Sequence[Row], current: str | None) -> list[Figure]:
         *figures,
         Figure("gates", _gates(now), "bad" if now["failed"] else "good", f"generation {now['generation']}"),
     ]
-
-
-def _was(note: str, before: float | None) -> str:
-    return note if before is None else f"{note}; was {before:.3f}"
 
 
 def _asked(questions: Sequence[Row]) -> list[Figure]:
@@ -201,7 +200,11 @@ def _trend(history: Sequence[Row], current: str | None) -> Table:
     rows = (
         {
             "generation": row["generation"],
-            "state": _state(row, current),
+            "state": "published"
+            if row["generation"] == current
+            else "was published"
+            if row["published"]
+            else "candidate",
             "evaluated": row["created_at"][:16].replace("T", " "),
             **{words(name): row["measures"].get(name) for name in names},
             "p50 ms": row["p50_ms"],
@@ -217,20 +220,7 @@ def _gates(row: Row) -> str:
     return f"failed: {', '.join(row['failed'])}" if row["failed"] else "passed"
 
 
-def _state(row: Row, current: str | None) -> str:
-    if row["generation"] == current:
-        return "published"
-    return "was published" if row["published"] else "candidate"
-
-
 def _p50(facts: Facts) -> float | None:
     latency = (facts.get("evaluation") or {}).get("latency_ms", {})
     value = latency.get("total", {}).get("p50")
     return None if value is None else float(value)
-
-
-def _about(history: Sequence[Row], questions: Sequence[Row]) -> str:
-    if not history:
-        return "no generation was evaluated: there is no gold set"
-    evaluated = f"{len(history)} generation{'' if len(history) == 1 else 's'} evaluated"
-    return f"{evaluated}; {len(questions)} questions and searches in {DAYS} days"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evals.reports.report import Cell, Figure, Report, Table, filled
+from evals.reports.report import Cell, Figure, Report, Table, filled, milliseconds, percent
 from rag_serving.degradation.controller import P50, P95, percentile
 from rag_serving.records.flags import CACHED, CACHED_OLDER, PHASE_FAILED, PHASE_LOWERED
 
@@ -53,7 +53,8 @@ def measures_of(questions: Sequence[Row], feedback: Sequence[Row] = ()) -> Measu
     searched = [row for row in questions if row.get("matched") is not None]
     corrected = [row for row in asked if row.get("corrected")]
     natural = [row for row in asked if row.get("question") and _NATURAL.match(row["question"])]
-    times = sorted(row["retrieval_ms"] for row in _of_servers(questions))
+    of_servers = (row for row in questions if row.get("origin") != "terminal")
+    times = sorted(row["retrieval_ms"] for row in of_servers if row.get("retrieval_ms") is not None)
     return Measures(
         questions=len(asked),
         match_rate=_share(row["matched"] > 0 for row in searched),
@@ -111,13 +112,13 @@ def triggers(found: Measures) -> Table:
 
 def _figures(found: Measures) -> list[Figure]:
     return [
-        Figure("match rate", _percent(found.match_rate), note="of the questions something was found for"),
-        Figure("asked back", _percent(found.clarified_rate)),
-        Figure("no match", _percent(found.no_match_rate)),
-        Figure("misspelt", _percent(found.typo_rate), note="a word was read as another one"),
-        Figure("complaints", _percent(found.complaint_rate), note=f"“not what I meant”: {found.not_meant}"),
-        Figure("p50", _ms(found.p50_ms), note="from the question to its passages"),
-        Figure("p95", _ms(found.p95_ms), "bad" if (found.p95_ms or 0) > MOST_P95_MS else "neutral"),
+        Figure("match rate", percent(found.match_rate), note="of the questions something was found for"),
+        Figure("asked back", percent(found.clarified_rate)),
+        Figure("no match", percent(found.no_match_rate)),
+        Figure("misspelt", percent(found.typo_rate), note="a word was read as another one"),
+        Figure("complaints", percent(found.complaint_rate), note=f"“not what I meant”: {found.not_meant}"),
+        Figure("p50", milliseconds(found.p50_ms), note="from the question to its passages"),
+        Figure("p95", milliseconds(found.p95_ms), "bad" if (found.p95_ms or 0) > MOST_P95_MS else "neutral"),
     ]
 
 
@@ -153,10 +154,6 @@ def _sample(questions: Sequence[Row]) -> Table:
     return Table.from_rows("Answers to be reviewed by a person", rows, "`citelock receipt show ID` has the passages.")
 
 
-def _of_servers(questions: Sequence[Row]) -> Iterable[Row]:
-    return (row for row in questions if row.get("retrieval_ms") is not None and row.get("origin") != "terminal")
-
-
 def _is_not_meant(comment: str) -> bool:
     text = " ".join(comment.casefold().replace("’", "'").split())
     return any(words in text for words in _NOT_MEANT)
@@ -165,11 +162,3 @@ def _is_not_meant(comment: str) -> bool:
 def _share(marks: Iterable[bool]) -> float | None:
     known = [*marks]
     return sum(known) / len(known) if known else None
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f} ms"

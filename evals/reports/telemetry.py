@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from evals.evaluation.metrics import percentiles
-from evals.reports.report import Case, Cell, Figure, Report, Table, filled, words
+from evals.reports.report import Case, Cell, Figure, Report, Table, filled, milliseconds, percent, words
 from evals.reports.retrieval import phase_tables
 from rag_serving.records.answers import Outcome
 from rag_serving.records.flags import FINDINGS
@@ -84,12 +84,8 @@ def complaint_cases(feedback: Sequence[Row], questions: Sequence[Row]) -> list[C
 
 def dedup_table(tenant: str, chunks: int, dropped: int) -> Table:
     """Return how many of the chunks that were looked at were dropped as duplicates."""
-    row: Mapping[str, Cell] = {
-        "tenant": tenant,
-        "chunks": chunks,
-        "dropped": dropped,
-        "share": dropped / chunks if chunks else None,
-    }
+    share = dropped / chunks if chunks else None
+    row: Mapping[str, Cell] = {"tenant": tenant, "chunks": chunks, "dropped": dropped, "share": share}
     return Table.from_rows("Near-duplicates that are not indexed", [row])
 
 
@@ -104,20 +100,20 @@ def _figures(kpis: Kpis) -> list[Figure]:
         Figure("questions", f"{kpis.questions:,}"),
         Figure(
             "citation precision",
-            _percent(precision),
+            percent(precision),
             "neutral" if precision is None else "good" if precision >= FLOOR else "bad",
             "claims whose quote was verified",
         ),
-        Figure("not found", _percent(kpis.not_found_rate), note="of the questions"),
-        Figure("closest shown", _percent(kpis.closest_rate), note="of the questions: passages without confidence"),
+        Figure("not found", percent(kpis.not_found_rate), note="of the questions"),
+        Figure("closest shown", percent(kpis.closest_rate), note="of the questions: passages without confidence"),
         Figure(
             "degraded",
-            _percent(kpis.fallback_rate),
+            percent(kpis.fallback_rate),
             "bad" if kpis.fallback_rate else "neutral",
             "something was down, and something else answered",
         ),
-        Figure("p50", _ms(total.get("p50")), note="from question to answer, asked of a server"),
-        Figure("p95", _ms(total.get("p95"))),
+        Figure("p50", milliseconds(total.get("p50")), note="from question to answer, asked of a server"),
+        Figure("p95", milliseconds(total.get("p95"))),
         Figure(
             "complaints",
             f"{complaints:,}",
@@ -132,26 +128,26 @@ def _figures(kpis: Kpis) -> list[Figure]:
 
 
 def _tables(kpis: Kpis) -> list[Table]:
+    stages = {
+        "Time of each stage": kpis.latency_ms,
+        "Time of each stage in a terminal, which opens model and pages first": kpis.terminal_latency_ms,
+    }
+    counts = {"Status": kpis.status, "Outcome": kpis.outcome, "Flags": kpis.flags, "Feedback": kpis.feedback}
+    columns = {"Flags": "flag", "Feedback": "verdict"}
     return [
-        _stages("Time of each stage", kpis.latency_ms),
-        _stages("Time of each stage in a terminal, which opens model and pages first", kpis.terminal_latency_ms),
-        _counts("Status", "status", kpis.status),
-        _counts("Outcome", "outcome", kpis.outcome),
-        _counts("Flags", "flag", kpis.flags),
-        _counts("Feedback", "verdict", kpis.feedback),
+        *(
+            Table.from_rows(
+                title, ({"stage": stage, "p50 ms": ms["p50"], "p95 ms": ms["p95"]} for stage, ms in of_stage.items())
+            )
+            for title, of_stage in stages.items()
+        ),
+        *(
+            Table.from_rows(
+                title, ({columns.get(title, title.lower()): name, "count": number} for name, number in of.items())
+            )
+            for title, of in counts.items()
+        ),
     ]
-
-
-def _stages(title: str, latency_ms: Mapping[str, Mapping[str, float]]) -> Table:
-    rows: Iterable[Mapping[str, Cell]] = (
-        {"stage": stage, "p50 ms": times["p50"], "p95 ms": times["p95"]} for stage, times in latency_ms.items()
-    )
-    return Table.from_rows(title, rows)
-
-
-def _counts(title: str, column: str, counts: Mapping[str, int]) -> Table:
-    rows: Iterable[Mapping[str, Cell]] = ({column: name, "count": count} for name, count in counts.items())
-    return Table.from_rows(title, rows)
 
 
 def _complaint(feedback: Row, asked: Row) -> Case:
@@ -175,14 +171,6 @@ def _outcome(asked: Row) -> str:
     confidence, threshold = asked.get("confidence"), asked.get("threshold")
     known = isinstance(confidence, float) and isinstance(threshold, float) and confidence == confidence
     return outcome_of(asked) + (f", confidence {confidence:.2f} of {threshold:.2f}" if known else "")
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f} ms"
 
 
 @dataclass(frozen=True)
@@ -329,14 +317,10 @@ MOST_PAGES = 20
 def top_pages(questions: Sequence[Mapping[str, Any]], most: int = MOST_PAGES) -> Table:
     """Return the pages whose passages were in the most confident answers; a page counts once for each answer."""
     answers = [row for row in questions if row["kind"] == "ask" and outcome_of(row) == "told"]
-    counts = Counter(page for row in answers for page in {_page_of(chunk) for chunk in row["locked"]})
+    counts = Counter(page for row in answers for page in {chunk.rsplit(":", 2)[0] for chunk in row["locked"]})
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows: list[Mapping[str, Cell]] = [
         {"page": page, "answers": count, "share": count / len(answers)} for page, count in ranked[:most]
     ]
     note = "Pages whose passages an answer was made from; ids as in links and receipts." if rows else ""
     return Table.from_rows("Pages most used in answers", rows, note)
-
-
-def _page_of(chunk_id: str) -> str:
-    return chunk_id.rsplit(":", 2)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -67,10 +67,14 @@ def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[d
     Raises:
         TelemetryError: the database cannot be read.
     """
+    return _questions(engine, tenant, last, days, _OUTCOME)
+
+
+def _questions(engine: Engine, tenant: str, last: date, days: int, columns: Set[str]) -> list[dict[str, Any]]:
     from evals.evaluation.telemetry_rows import last_days, records, rows_of_days
     from rag_serving.telemetry.tables import QUESTIONS
 
-    return records(rows_of_days(engine, QUESTIONS, tenant, last_days(days, last), _OUTCOME))
+    return records(rows_of_days(engine, QUESTIONS, tenant, last_days(days, last), columns))
 
 
 def read_retrieval(
@@ -82,11 +86,10 @@ def read_retrieval(
         TelemetryError: the database cannot be read.
     """
     from evals.evaluation.telemetry_rows import last_days, records, rows_of_days
-    from rag_serving.telemetry.tables import FEEDBACK, QUESTIONS
+    from rag_serving.telemetry.tables import FEEDBACK
 
-    span = last_days(days, last)
-    asked = records(rows_of_days(engine, QUESTIONS, tenant, span, _RETRIEVAL))
-    return asked, records(rows_of_days(engine, FEEDBACK, tenant, span, {"verdict", "comment"}))
+    judged = rows_of_days(engine, FEEDBACK, tenant, last_days(days, last), {"verdict", "comment"})
+    return _questions(engine, tenant, last, days, _RETRIEVAL), records(judged)
 
 
 def asked_about(config: Config, tenant: str, warn: Callable[[str], object]) -> dict[str, int]:
@@ -108,10 +111,7 @@ def pages_asked(engine: Engine, tenant: str, last: date, days: int) -> dict[str,
     Raises:
         TelemetryError: the database cannot be read.
     """
-    from evals.evaluation.telemetry_rows import last_days, records, rows_of_days
-    from rag_serving.telemetry.tables import QUESTIONS
-
-    rows = records(rows_of_days(engine, QUESTIONS, tenant, last_days(days, last), {"locked"}))
+    rows = _questions(engine, tenant, last, days, {"locked"})
     return dict(Counter(row["locked"][0].rsplit(":", 2)[0] for row in rows if row["locked"]))
 
 

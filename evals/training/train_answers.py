@@ -2,7 +2,7 @@
 
 It learns from questions of `../shared/data/reader`: the pages of each handbook are written as Markdown, cut, indexed
 and queried by the product's own code. Near misses are unanswerable questions; an answerable question is seen again
-without the pages that answer it. Forms of questions are weighted (`reader_data`). The confidence also learns from half
+without the pages that answer it. Forms of questions are weighted. The confidence also learns from half
 of SQuAD's articles and the development half of people's questions (`evals/gold/people`). Examples from handbooks are
 stored under `--index`. `--dry-run` prints the results on each handbook of weights learnt from the others, and writes
 nothing.
@@ -15,7 +15,7 @@ import json
 import random
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,14 +26,12 @@ import numpy as np
 
 import rag_serving.answering.selection
 from evals.bench.corpora import cut, file_pages
-from evals.bench.people import CORPORA, published, questions_of, read_pages
+from evals.bench.people import CORPORA, judge_use, published, questions_of, read_pages
 from evals.evaluation.bench import TENANT
 from evals.evaluation.calibrate import Matrix, fit, halves
 from evals.evaluation.gold import read_gold
 from evals.evaluation.gold_collections import published as published_collection
 from evals.evaluation.gold_collections import read_gold_collection
-from evals.evaluation.usefulness import judge_use
-from evals.training.reader_data import ReaderExample, Text, handbooks, weighted
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answerer, Answering, Question
 from rag_serving.answering.composing import AnswerTrace
@@ -53,6 +51,65 @@ from rag_serving.records.claims import Draft
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
+
+
+@dataclass(frozen=True)
+class Text:
+    """A passage: its heading path and its units."""
+
+    corpus: str
+    headings: str
+    units: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReaderExample:
+    """A question, its passage, and the units that answer it (none: a near miss)."""
+
+    question: str
+    passage: Text
+    answer: tuple[int, ...]
+    weight: float = 1.0
+
+    @property
+    def corpus(self) -> str:
+        return self.passage.corpus
+
+
+def handbooks(folder: Path) -> list[ReaderExample]:
+    """Return the questions of `../shared/data/reader`."""
+    texts = {}
+    for line in (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        texts[row["id"]] = Text(row["repository"], " → ".join(row["heading_path"]), tuple(row["units"]))
+    rows = map(json.loads, (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines())
+    return [
+        ReaderExample(row["question"], texts[row["passage"]], tuple(row["answer"]))
+        for row in rows
+        if row["passage"] in texts
+    ]
+
+
+def weighted(asked: Sequence[ReaderExample]) -> list[ReaderExample]:
+    """Return the questions weighted by how little their form says of their label: 0.3 to 3, 1 in the mean."""
+    counts: dict[str, Counter[bool]] = defaultdict(Counter)
+    shares = Counter(bool(each.answer) for each in asked)
+    for each in asked:
+        counts[_form(each.question)][bool(each.answer)] += 1
+
+    def weight(each: ReaderExample) -> float:
+        own, label = counts[_form(each.question)], bool(each.answer)
+        prior = shares[label] / len(asked)
+        likely = (own[label] + 4 * prior) / (own.total() + 4)
+        return min(max(prior / likely, 0.3), 3.0)
+
+    return [replace(each, weight=weight(each)) for each in asked]
+
+
+def _form(question: str) -> str:
+    words = question.lower().split()
+    return f"{' '.join(words[:1])}|{min(len(words) // 5, 3)}|{question.rstrip().endswith('?')}"
+
 
 DATA = Path("../shared/data/reader")
 RIDGE = 3.0

@@ -7,7 +7,7 @@ import dagster as dg
 
 from evals.reports import contradictions as report
 from evals.reports import telemetry_days
-from evals.reports.files import report_url
+from evals.reports.report import report_url
 from rag_assets import asset_checks
 from rag_assets.assets.reports import report_asset, shown
 from rag_assets.progress import Reporter

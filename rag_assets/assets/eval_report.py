@@ -9,8 +9,7 @@ import dagster as dg
 from evals.evaluation.candidate import VERSION, CandidateGeneration, evaluate_candidate
 from evals.reports import plots
 from evals.reports.evaluation import evaluation_report, measured
-from evals.reports.files import html, report_url
-from evals.reports.report import Plot
+from evals.reports.report import Plot, html, report_url
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import publish_asset
 from rag_assets.progress import Reporter

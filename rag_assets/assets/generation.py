@@ -5,7 +5,7 @@ from datetime import timedelta
 import dagster as dg
 
 from evals.evaluation.candidate import quality_results
-from evals.reports.files import page_url
+from evals.reports.report import page_url
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import publish_asset
 from rag_assets.making.generations import make_generation, make_publication

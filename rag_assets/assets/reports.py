@@ -22,8 +22,16 @@ from evals.evaluation.metrics import to_csv
 from evals.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from evals.reports import ablation, dedup, plots, quality, ragas, retrieval, telemetry, telemetry_days
 from evals.reports.costs import cost_tables, read_build_costs
-from evals.reports.files import forget_days, report_url, reports_folder, write_report
-from evals.reports.report import Plot, Report, markdown, markdown_table
+from evals.reports.report import (
+    Plot,
+    Report,
+    forget_days,
+    markdown,
+    markdown_table,
+    report_url,
+    reports_folder,
+    write_report,
+)
 from rag_assets import metadata
 from rag_assets.partitions import DAYS, TENANTS
 from rag_assets.progress import Reporter

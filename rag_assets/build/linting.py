@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
-from evals.reports.files import report_url
+from evals.reports.report import report_url
 from evals.reports.telemetry_days import asked_about
 from rag_assets.build.command import reporting
 from rag_assets.build.folder import cache_of

@@ -23,7 +23,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-from evals.reports.files import page_url
+from evals.reports.report import page_url
 from rag_assets.monitoring.alerts import post
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.checking.guarantee import MOST, ChangedStatement, changed_statements, cited_chunks, state_of

@@ -23,7 +23,7 @@ from support.server_process import Server
 from support.waiting import status_of, wait_until
 from support.wiki import publish
 
-from evals.load.processes import children_of, templates_of
+from evals.bench.clients import children_of, templates_of
 from rag_serving.api.process import END_S
 
 HANGS = (

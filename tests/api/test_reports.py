@@ -15,8 +15,7 @@ from fastapi.testclient import TestClient
 from support.api_client import bearer
 from support.wiki import configuration
 
-from evals.reports.files import write_report
-from evals.reports.report import Case, Report, Table
+from evals.reports.report import Case, Report, Table, write_report
 from rag_serving.api.app import create_app
 from rag_serving.api.operations import policy_of
 from rag_serving.artifacts.signed_files import write_signed, write_signed_text

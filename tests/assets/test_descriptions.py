@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
 
-from evals.evaluation.quality_gates import GateVerdict
+from evals.evaluation.candidate import GateVerdict
 from rag_assets import metadata
 from rag_assets.asset_checks import GENERATION, chunks_have_anchors, generation_results, gold_stands, quality_gates
 from rag_assets.publishing.checks import CheckResult

@@ -10,7 +10,7 @@ import pytest
 from support.envelopes import DEPLOY, SECTION, Wiki, envelope
 from support.project import Project
 
-from evals.reports.files import page_url, report_url
+from evals.reports.report import page_url, report_url
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
 from rag_assets.runs import failure_of

@@ -21,7 +21,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas
 
 from evals.evaluation.compare import save_run
-from evals.reports.files import forget_days, reports_folder
+from evals.reports.report import forget_days, reports_folder
 from rag_assets.definitions import build_defs
 from rag_assets.jobs import report_yesterday
 from rag_assets.sensors import report_when_published

@@ -155,11 +155,3 @@ def test_every_turn_of_a_question_is_asked(pipeline: Pipeline) -> None:
 def test_titles_are_of_pages_that_the_reader_may_see(pipeline: Pipeline) -> None:
     everyone = set(bench.page_titles(pipeline, Principal(pipeline.tenant)).values())
     assert everyone < set(bench.page_titles(pipeline, Principal(pipeline.tenant, None, frozenset({"hr"}))).values())
-
-
-def test_a_phase_that_this_version_has_not_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(bench.MODES, 1, "by_guessing")
-    assert bench.main(["--phase", "1"]) == 2
-    assert "by_guessing" in capsys.readouterr().err

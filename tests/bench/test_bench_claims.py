@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from evals.bench.claims import FOLDERS, Claim, page_texts, read_claims
+from evals.bench.check import FOLDERS, Claim, page_texts, read_claims
 from evals.bench.real_text import DATA
 
 REAL = pytest.mark.skipif(not (DATA / "cwiki").is_dir(), reason="../shared/data is not there")

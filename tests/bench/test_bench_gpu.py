@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.bench.gpu import BASE, LARGE, Geometry, RandomPassages, Sweep, main, run
+from evals.bench.gpu import BASE, LARGE, Geometry, Sweep, main, run
 
 pytestmark = pytest.mark.xdist_group("torch")  # torch takes seconds to import: one process does it
 
@@ -23,7 +23,6 @@ def test_without_a_gpu_it_says_so_and_ends_well(capsys: pytest.CaptureFixture[st
 def test_a_sweep_measures_every_model_batch_and_length_against_the_ceiling() -> None:
     tiny = Geometry("tiny", layers=1, hidden=16, heads=2, feed_forward=32, vocabulary=50, positions=66)
     told: list[str] = []
-    passages = RandomPassages(count=80, shortest=3, longest=30)
     sweep = Sweep(
         (tiny,),
         (Geometry(**{**vars(tiny), "name": "tiny-m3"}),),
@@ -31,7 +30,8 @@ def test_a_sweep_measures_every_model_batch_and_length_against_the_ceiling() -> 
         (16, 32),
         matrix=64,
         seconds=0,
-        passages=passages,
+        passages=80,
+        words=(3, 30),
         batch_tokens=(64, 256),
         local=False,
     )

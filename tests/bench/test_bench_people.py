@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from evals.bench.corpora import ROOT, cut, file_pages
-from evals.bench.people import CORPORA, HALVES, ask, published, questions_of, read_pages
+from evals.bench.people import CORPORA, HALVES, NOT_A_QUESTION, ask, holds, published, questions_of, read_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.gold import GoldQuestion, GoldSet, plain, read_gold, tenant_gold
-from evals.evaluation.usefulness import NOT_A_QUESTION, holds
 from rag_assets.steps.sections.splitting import build_sections
 
 

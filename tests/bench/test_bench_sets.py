@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.links import JUDGEMENTS, masked
 from evals.bench.real_text import DataError
-from evals.bench.sets import judged_sets
+from evals.bench.sets import JUDGEMENTS, judged_sets, masked
 
 STORAGE = "<p>The crane lifts the cargo from the vessel that lies at the berth in the north of the harbour.</p>"
 

@@ -22,11 +22,10 @@ from support.running import served
 from support.stand_in_sidecar import sidecar
 
 from evals.bench.clients import started
-from evals.load.asking import TimedRequest
+from evals.load.asking import Outcome, TimedRequest, table
 from evals.load.faults import FAULTS, Times, _fill, _small_disk, measure, measure_all
 from evals.load.installation import BuiltInstallation
-from evals.load.outcomes import Outcome, table
-from evals.load.stages import FaultStage, SkippedError
+from evals.load.services import FaultStage, SkippedError
 from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 pytestmark = pytest.mark.load

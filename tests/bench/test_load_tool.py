@@ -15,10 +15,9 @@ from support.command_line import QUESTION, write_config
 
 from evals.load import running
 from evals.load.__main__ import main
-from evals.load.expected import ExpectedAnswers
+from evals.load.expected import AskerProofs, ExpectedAnswers
 from evals.load.installation import BuiltInstallation
 from evals.load.plan import PROFILES, SEARCH, LoadProfile, LoadResults, Plan, quantiles
-from evals.load.proofs import AskerProofs
 from evals.load.running import LoadTarget, anonymous_mb, growth
 
 pytestmark = pytest.mark.load

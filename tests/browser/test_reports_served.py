@@ -14,8 +14,8 @@ from support.quality_runs import FIRST, PUBLISHED, SECOND, asked
 from support.running import running
 from support.wiki import configuration
 
-from evals.reports.files import write_report
 from evals.reports.quality import history_of, quality_report
+from evals.reports.report import write_report
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.signed_files import write_signed, write_signed_text
 from rag_serving.artifacts.store import Store

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from support.intervals import wilson
 
-from evals.evaluation.gold import GoldPlace, GoldQuestion
-from evals.evaluation.metrics import wilson_interval
-from evals.evaluation.usefulness import (
+from evals.bench.people import (
     Outcome,
     facts_said,
     holds,
@@ -16,6 +14,8 @@ from evals.evaluation.usefulness import (
     use_payload,
     use_table,
 )
+from evals.evaluation.gold import GoldPlace, GoldQuestion
+from evals.evaluation.metrics import wilson_interval
 from rag_serving.records.answers import Answer, Citation, Status
 
 PLACES = (GoldPlace("12", "Logs"), GoldPlace("13", heading="How long?"))

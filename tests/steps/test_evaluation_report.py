@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from evals.reports.evaluation import evaluation_report, measured
-from evals.reports.files import html
-from evals.reports.report import markdown
+from evals.reports.report import html, markdown
 
 
 def case(name: str, fault: str | None = None, answer: str = "It is so.") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.evaluation.quality_gates import GatesError, QualityGates, judge_gates, parse_gates
+from evals.evaluation.candidate import GatesError, QualityGates, judge_gates, parse_gates
 
 
 def values(*numbers: float) -> dict[str, float]:

@@ -7,9 +7,8 @@ import re
 import pytest
 from support.quality_runs import FIRST, PUBLISHED, SECOND, asked, facts
 
-from evals.reports.files import html
 from evals.reports.quality import COMPARED, history_of, pairs_of, quality_report, trend
-from evals.reports.report import markdown
+from evals.reports.report import html, markdown
 
 
 def test_the_history_keeps_what_was_removed_since() -> None:

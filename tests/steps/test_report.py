@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.reports.files import html
-from evals.reports.report import Case, Figure, Plot, Report, Table, markdown, text_of
+from evals.reports.report import Case, Figure, Plot, Report, Table, html, markdown, text_of
 
 REPORT = Report(
     "Evaluation of acme",

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evals.load.processes import answering
+from evals.bench.clients import answering
 from support.command_line import CITELOCK, QUESTION
 from support.waiting import status_of, wait_until
 

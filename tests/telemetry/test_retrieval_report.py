@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from evals.reports.files import html
-from evals.reports.report import Report, Table, markdown
+from evals.reports.report import Report, Table, html, markdown
 from evals.reports.retrieval import Measures, measures_of, phase_tables, retrieval_report, triggers
 
 ROW: dict[str, Any] = {

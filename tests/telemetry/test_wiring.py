@@ -16,8 +16,7 @@ from support.wiki import configuration, embedder, publish
 from typer.testing import CliRunner
 
 from evals.reports import telemetry_days
-from evals.reports.files import html
-from evals.reports.report import markdown
+from evals.reports.report import html, markdown
 from evals.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app

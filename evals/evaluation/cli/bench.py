@@ -45,7 +45,7 @@ def command(
     from evals.evaluation.beir import check_run_path, read_collection, write_run
     from evals.evaluation.bench import run_bench
 
-    with _errors(), _home(index) as home:
+    with _errors(), kept(index) as home:
         settings = load_or_default(config)
         if run_file:
             check_run_path(run_file)
@@ -103,7 +103,8 @@ def _table(bench: Bench) -> str:
 
 
 @contextmanager
-def _home(index: Path | None) -> Iterator[Path]:
+def kept(index: Path | None) -> Iterator[Path]:
+    """Yield the folder, or a temporary one."""
     if index is not None:
         yield index
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -157,12 +156,13 @@ def _asked(
     path: Path | None, config: Path | None, tenant: str | None, index: Path | None, change: Callable[[Config], Config]
 ) -> Iterator[tuple[Pipeline, GoldSet]]:
     """Yield the questions, and their pipeline: a tenant's, or a collection's own."""
+    from evals.evaluation.cli.bench import kept
     from evals.evaluation.gold_collections import is_collection, published, read_gold_collection
     from rag_serving.ask import Pipeline
 
     if path and is_collection(path):
         collection = read_gold_collection(path)
-        with _home(index) as home, published(collection, home, change(load_or_default(config))) as pipeline:
+        with kept(index) as home, published(collection, home, change(load_or_default(config))) as pipeline:
             yield pipeline, collection.gold
         return
     settings = load_config(config)
@@ -183,15 +183,6 @@ def _gold(path: Path | None, tenant: str | None, settings: Config) -> tuple[Gold
     if named and named.tenant not in (None, name):
         raise UsageError(f"{path} is of tenant {named.tenant!r}, not of {name!r}")
     return named or find_gold(GOLD_FOLDER, name), name
-
-
-@contextmanager
-def _home(index: Path | None) -> Iterator[Path]:
-    if index is not None:
-        yield index
-        return
-    with tempfile.TemporaryDirectory(prefix="citelock-evaluate-") as folder:
-        yield Path(folder)
 
 
 def _told(measured: GoldEvaluation) -> str:
