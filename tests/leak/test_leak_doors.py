@@ -34,6 +34,9 @@ from rag_serving.config.loading import Config
 from rag_serving.config.serving import CheckProxy, Serving
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
+RECEIPT_ROUTES = (
+    ("GET", ""), ("POST", "/verify"), ("POST", "/share"), ("POST", "/subscription"), ("DELETE", "/subscription"),
+)  # fmt: skip
 REQUESTS = int(os.environ.get("CITELOCK_LEAK_DOORS", "120"))
 PER_PRINCIPAL = min(REQUESTS, 1000)
 Told = tuple[int, dict[str, str], list[object]]
@@ -144,14 +147,13 @@ def filters(reader: Reader) -> tuple[Response, Response]:
 
 
 def receipt(reader: Reader) -> tuple[Response, Response]:
-    """A receipt of his own: as it is, verified, shared."""
+    """A receipt of his own: as it is, verified, shared, followed or no longer."""
     if not reader.receipts:
         return filters(reader)
-    chosen, kind = reader.dice.choice(reader.receipts), reader.dice.choice(["", "/verify", "/share"])
+    chosen, (method, part) = reader.dice.choice(reader.receipts), reader.dice.choice(RECEIPT_ROUTES)
     clients = (reader.whole, reader.rest)
-    method = "POST" if kind else "GET"
     first, second = (
-        reader._send(client, method, f"/v1/receipts/{identifier}{kind}", None)
+        reader._send(client, method, f"/v1/receipts/{identifier}{part}", None)
         for client, identifier in zip(clients, chosen, strict=True)
     )
     return first, second
@@ -214,6 +216,14 @@ def test_no_door_tells_of_hidden_pages(
             got, wanted = door(reader)
             assert is_same(told_by(got), told_by(wanted)), f"{who} at {got.request.method} {got.request.url}"
             opened[door.__name__] += got.status_code == 200
+        for method, part in RECEIPT_ROUTES if reader.receipts else ():  # each once, whatever was drawn
+            identifiers = reader.receipts[0]
+            got, wanted = (
+                reader._send(client, method, f"/v1/receipts/{identifier}{part}", None)
+                for client, identifier in zip(clients, identifiers, strict=True)
+            )
+            assert got.status_code in (200, 204), f"{who} at {method} {part}: {got.text}"
+            assert is_same(told_by(got), told_by(wanted)), f"{who} at {method} {part}"
     closed = {door.__name__ for door in DOORS} - {name for name, count in opened.items() if count} - {"image", "status"}
     assert not closed, f"never opened: {closed}"
 
@@ -231,7 +241,8 @@ class _Client:
         self._patch.setenv("CITELOCK_TOKENS", json.dumps({"token": token}))
         self._patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
         serving = Serving(auth="tokens", rate_limit_per_minute=0, check_proxy=self.proxy)
-        app = create_app(self.config.model_copy(update={"serving": serving}))
+        monitoring = self.config.monitoring.model_copy(update={"notice_folder": self.config.home / "notices"})
+        app = create_app(self.config.model_copy(update={"serving": serving, "monitoring": monitoring}))
         self._client = TestClient(app, "http://wiki.example", raise_server_exceptions=False)
         return self._client.__enter__()
 

@@ -58,7 +58,8 @@ def site(
     callers["stranger"] = Principal("other", "u1", frozenset({"staff", "g1"}))
     tokens = {token: {"tenant": p.tenant, "user": p.user, "groups": sorted(p.groups)} for token, p in callers.items()}
     tenants: dict[str, Any] = {TENANT: {}, "other": {}}
-    config = configuration(home, wiki, serving={"auth": "tokens"}, tenants=tenants)
+    monitoring = {"notice_folder": str(home / "notices")}
+    config = configuration(home, wiki, serving={"auth": "tokens"}, tenants=tenants, monitoring=monitoring)
     config = backends.moved(str(request.param), config, TENANT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(tokens))
@@ -114,6 +115,26 @@ def test_a_receipt_that_may_not_be_seen_is_answered_like_one_that_does_not_exist
                 assert dict(response.headers) == dict(nothing.headers)
     assert refused > 20
     assert shown > 10  # its asker, and operators
+
+
+def test_who_may_not_see_a_receipt_follows_it_no_more_than_one_that_does_not_exist(site: Site) -> None:
+    asker, who = next(iter(site.callers.items()))
+    readable = [page for page in site.judge.page_ids if site.judge.may_read(who, page)]
+    question = {"question": f"What is the {marker_of(readable[-1])} rule?"}
+    route = f"/v1/receipts/{site.call(asker, 'POST', '/v1/ask', question).json()['receipt_id']}"
+    statuses = []
+    for other in site.callers:
+        seen = site.call(other, "GET", route).status_code
+        for method in ("POST", "DELETE"):
+            got = site.call(other, method, f"{route}/subscription")
+            nothing = site.call(other, method, f"/v1/receipts/{'0' * 32}/subscription")
+            if method == "DELETE" or seen != 200:
+                assert (got.status_code, got.content) == (nothing.status_code, nothing.content)
+                assert dict(got.headers) == dict(nothing.headers)
+            else:
+                assert got.json()["subscribed"]
+            statuses.append((seen == 200, method, got.status_code))
+    assert set(statuses) == {(True, "POST", 200), (False, "POST", 404), (True, "DELETE", 204), (False, "DELETE", 204)}
 
 
 def test_another_tenant_s_token_finds_nothing_of_this_one(site: Site) -> None:
