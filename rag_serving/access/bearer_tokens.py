@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,13 +64,8 @@ class BearerTokens:
         return hashlib.sha256(self.settings.model_dump_json().encode()).hexdigest()[:16]
 
     async def bearer(self, token: str) -> Bearer:
-        """Return the bearer that a token names.
-
-        Raises:
-            TokenError: the token is not trusted.
-            ClaimsError: it is genuine but names nobody with access here.
-            KeysDownError: the issuer's keys are unavailable.
-        """
+        """Return the bearer that a token names. Raises TokenError: the token is not trusted; ClaimsError: it is genuine
+        but names nobody with access here; KeysDownError: the issuer's keys are unavailable."""
         candidates = await self.keys.matching(*header_of(token, self.expected))
         claims = signed_claims(token, candidates, self.expected)
         principal = principal_of(claims, self.settings, self._tenants)
@@ -91,11 +87,7 @@ _BY_DEFAULT = ("RS256", "ES256", "EdDSA", "HS256")
 
 
 def configured_keys(settings: Jwt) -> list[Jwk]:
-    """Return the keys as JWKs (RFC 7517).
-
-    Raises:
-        ConfigError: there are none, or one may not be used.
-    """
+    """Return the keys as JWKs (RFC 7517). Raises ConfigError: there are none, or one may not be used."""
     content, where = _content(settings)
     if _PEM in content:
         return [_pem_key(content, where)]
@@ -108,11 +100,8 @@ def configured_keys(settings: Jwt) -> list[Jwk]:
 
 
 def algorithms_for(settings: Jwt, keys: Sequence[Jwk]) -> list[str]:
-    """Return the signatures that are believed by the configured keys.
-
-    Raises:
-        ConfigError: a key is made for none of them, or a secret is too short.
-    """
+    """Return the signatures that are believed by the configured keys. Raises ConfigError: a key is made for none of
+    them, or a secret is too short."""
     usual = [name for name in _BY_DEFAULT if keys_for(keys, name, None)]
     believed: list[str] = [*settings.algorithms] if settings.algorithms else usual
     for key in keys:
@@ -120,7 +109,12 @@ def algorithms_for(settings: Jwt, keys: Sequence[Jwk]) -> list[str]:
         if not names:
             raise ConfigError("a key of serving.jwt is made for none of serving.jwt.algorithms; set algorithms")
         if key["kty"] == "oct":
-            _check_secret(key, max(MIN_SECRET_BYTES[name] for name in names))
+            secret, fewest = b"", max(MIN_SECRET_BYTES[name] for name in names)
+            with suppress(ValueError):
+                secret = base64.urlsafe_b64decode(str(key.get("k")) + "==")
+            if len(secret) < fewest:
+                told = f"the secret of serving.jwt has {len(secret)} bytes, it needs {fewest}"
+                raise ConfigError(f"{told}; `openssl rand -hex 32` makes one")
     return believed
 
 
@@ -147,8 +141,10 @@ def _content(settings: Jwt) -> tuple[str, str]:
 
 def _pem_key(content: str, where: str) -> Jwk:
     from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from cryptography.x509 import load_pem_x509_certificate
+    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
     if "PRIVATE KEY-----" in content:
         raise ConfigError(f"{where} is a private key: this server only verifies; give the public one")
@@ -159,13 +155,6 @@ def _pem_key(content: str, where: str) -> Jwk:
             key = load_pem_public_key(content.encode())
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError(f"{where} is no public key in PEM") from None
-    return _as_jwk(key, where)
-
-
-def _as_jwk(key: Any, where: str) -> Jwk:
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
-
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < MIN_RSA_BITS:
             raise ConfigError(f"{where}: an RSA key needs {MIN_RSA_BITS} bits, this one has {key.key_size}")
@@ -188,14 +177,3 @@ def _jwk_set(content: str, where: str) -> list[Jwk]:
     if any("d" in key for key in keys):
         raise ConfigError(f"{where} has a private key: this server only verifies; give the public one")
     return keys
-
-
-def _check_secret(key: Jwk, fewest: int) -> None:
-    try:
-        secret = base64.urlsafe_b64decode(str(key.get("k")) + "==")
-    except ValueError:
-        secret = b""
-    if len(secret) < fewest:
-        raise ConfigError(
-            f"the secret of serving.jwt has {len(secret)} bytes, it needs {fewest}; `openssl rand -hex 32` makes one"
-        )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -43,26 +43,6 @@ class Ages:
 
     fresh_s: float
     kept_s: float
-
-
-class KeySet(Protocol):
-    """Keys that may have signed a token."""
-
-    async def matching(self, algorithm: str, kid: str | None) -> list[Jwk]:
-        """Return the keys for an algorithm and a key id.
-
-        Raises:
-            KeysDownError: the keys cannot be fetched.
-        """
-        ...
-
-    async def holds(self, thumbprint: str) -> bool:
-        """Return whether a key is still believed; errors as `matching`."""
-        ...
-
-    async def all(self) -> Sequence[Jwk]:
-        """Return all keys; errors as `matching`."""
-        ...
 
 
 def thumbprint_of(key: Jwk) -> str:
@@ -151,6 +131,10 @@ class FetchedKeys:
 MAX_BYTES = 262_144
 
 
+KeySet = ConfiguredKeys | FetchedKeys
+"""Keys that may have signed a token; where they cannot be fetched, each method raises KeysDownError."""
+
+
 class FetchError(RedactedError):
     """A document was not got; the message says of which host and why."""
 
@@ -158,11 +142,8 @@ class FetchError(RedactedError):
 async def fetch_json(
     url: str, seconds: float, form: Mapping[str, str] | None = None, auth: tuple[str, str] | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """Return the status and the JSON object of an answer; `form` is sent by POST. No redirect is followed.
-
-    Raises:
-        FetchError: it cannot be reached, takes longer than `seconds` in all, is longer than MAX_BYTES, or no object.
-    """
+    """Return the status and the JSON object of an answer; `form` is sent by POST. No redirect is followed. Raises
+    FetchError: it cannot be reached, takes longer than `seconds` in all, is longer than MAX_BYTES, or no object."""
     host = urlsplit(url).netloc.rpartition("@")[2]
     if not is_encrypted(url):
         raise FetchError(f"{host} is not asked: the address is not https")
@@ -210,21 +191,14 @@ def metadata_url(issuer: str) -> str:
 
 
 def check_issuer(metadata: Mapping[str, Any], issuer: str, key: str) -> None:
-    """Refuse metadata of another issuer. `key`: of the configuration, for the message.
-
-    Raises:
-        KeysDownError: it is.
-    """
+    """Refuse metadata of another issuer. `key`: of the configuration, for the message. Raises KeysDownError: it is."""
     if metadata.get("issuer") != issuer:
         raise KeysDownError(f"the metadata is of another issuer than {key}, to the letter")
 
 
 async def published_keys(issuer: str, timeout_s: float) -> dict[str, Any]:
-    """Return an issuer's JWK set, located through its metadata.
-
-    Raises:
-        KeysDownError: the metadata or the keys are unavailable, or are not the issuer's own.
-    """
+    """Return an issuer's JWK set, located through its metadata. Raises KeysDownError: the metadata or the keys are
+    unavailable, or are not the issuer's own."""
     metadata = await published(metadata_url(issuer), timeout_s)
     check_issuer(metadata, issuer, "serving.jwt.issuer")
     url = metadata.get("jwks_uri")
@@ -234,11 +208,7 @@ async def published_keys(issuer: str, timeout_s: float) -> dict[str, Any]:
 
 
 async def published(url: str, timeout_s: float) -> dict[str, Any]:
-    """Return a JSON object that is published at an address.
-
-    Raises:
-        KeysDownError: it cannot be had.
-    """
+    """Return a JSON object that is published at an address. Raises KeysDownError: it cannot be had."""
     try:
         status, content = await fetch_json(url, timeout_s)
     except FetchError as error:

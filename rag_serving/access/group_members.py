@@ -63,11 +63,8 @@ class Memberships:
 
 
 def groups_by_user(tables: list[pa.Table]) -> dict[str, frozenset[str]]:
-    """Return the groups of each user, leaving out memberships on which the tables that list a group disagree.
-
-    Args:
-        tables: GROUP_MEMBERS of each source.
-    """
+    """Return the groups of each user, leaving out memberships on which the tables that list a group disagree. `tables`:
+    GROUP_MEMBERS of each source."""
     members: dict[str, set[str]] = {}
     for table in tables:
         listed: dict[str, set[str]] = {}

@@ -96,11 +96,8 @@ def _name_all(names: frozenset[str], readers: str) -> bool:
 
 
 def choose_tenant(tenants: list[str], tenant: str | None, how: str) -> str:
-    """Return the requested tenant, or the only one.
-
-    Raises:
-        ValueError: the tenant is not configured, or there are several; the message says how to name one.
-    """
+    """Return the requested tenant, or the only one. Raises ValueError: the tenant is not configured, or there are
+    several; the message says how to name one."""
     if tenant is None and len(tenants) == 1:
         return tenants[0]
     if tenant not in tenants:

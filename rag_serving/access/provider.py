@@ -90,11 +90,8 @@ class Provider:
         return True
 
     async def begin(self, redirect_uri: str, back: str) -> tuple[str, dict[str, str]]:
-        """Return the address to sign in at, and the state to keep until the provider sends the reader back.
-
-        Raises:
-            ProviderDownError: its metadata is unavailable.
-        """
+        """Return the address to sign in at, and the state to keep until the provider sends the reader back. Raises
+        ProviderDownError: its metadata is unavailable."""
         with self._turn():
             metadata = await self.metadata()
         flow = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
@@ -114,15 +111,8 @@ class Provider:
         return f"{metadata.authorization}{joint}{urlencode(asked)}", kept
 
     async def claims(self, code: str, issuer: str | None, flow: dict[str, str], redirect_uri: str) -> dict[str, Any]:
-        """Return the claims of the signed-in user.
-
-        Args:
-            issuer: from the redirect (`iss`).
-
-        Raises:
-            ProviderDownError: it does not answer.
-            SignInError: the code or the token is refused.
-        """
+        """Return the claims of the signed-in user. `issuer`: from the redirect (`iss`). Raises ProviderDownError: it
+        does not answer; SignInError: the code or the token is refused."""
         with self._turn():
             metadata = await self.metadata()
             if issuer != self.settings.issuer and (issuer is not None or metadata.names_issuer):
@@ -131,11 +121,8 @@ class Provider:
             return await self._validated(token, flow["nonce"])
 
     async def metadata(self) -> ProviderMetadata:
-        """Return the provider's metadata; the last known one is used while it cannot be read again.
-
-        Raises:
-            ProviderDownError: it was never read.
-        """
+        """Return the provider's metadata; the last known one is used while it cannot be read again. Raises
+        ProviderDownError: it was never read."""
         now = self._clock()
         if self._metadata and now - self._metadata[0] < FRESH_S:
             return self._metadata[1]
@@ -149,11 +136,7 @@ class Provider:
         return metadata
 
     async def keys(self) -> list[Jwk]:
-        """Return the provider's keys.
-
-        Raises:
-            ProviderDownError: they cannot be had.
-        """
+        """Return the provider's keys. Raises ProviderDownError: they cannot be had."""
         try:
             return await self._keys.all()
         except KeysDownError as error:
@@ -189,7 +172,8 @@ class Provider:
             "client_id": self.settings.client_id,
             "code_verifier": verifier,
         }
-        secret, auth = self._secret(), None
+        variable, auth = self.settings.client_secret_env, None
+        secret = os.environ.get(variable) if variable else None
         if secret and metadata.secret_in_body:
             form["client_secret"] = secret
         elif secret:  # form-encoded before it is base64: RFC 6749, section 2.3.1
@@ -214,10 +198,6 @@ class Provider:
         except KeysDownError as error:
             self._failed[url] = (self._clock(), str(error))
             raise ProviderDownError(str(error)) from None
-
-    def _secret(self) -> str | None:
-        variable = self.settings.client_secret_env
-        return os.environ.get(variable) if variable else None
 
 
 def _metadata(content: dict[str, Any], settings: Oidc) -> ProviderMetadata:

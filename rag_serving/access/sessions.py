@@ -105,12 +105,8 @@ class SignInSessions:
         return max(0, math.ceil(session.expires - self._clock()))
 
     def seal(self, session: Session) -> str:
-        """Return the sealed cookie value.
-
-        Raises:
-            SessionTooLongError: the user has too many groups.
-            SecretError: the installation's secret cannot be used.
-        """
+        """Return the sealed cookie value. Raises SessionTooLongError: the user has too many groups; SecretError: the
+        installation's secret cannot be used."""
         sealed = self._sealed(_written(session), _SESSION)
         if len(sealed) > MAX_SEALED_CHARS:
             raise SessionTooLongError
@@ -160,14 +156,8 @@ class SignInSessions:
 
 
 def _written(session: Session) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "kind": session.kind,
-        "begun": session.begun,
-        "expires": session.expires,
-        "csrf": session.csrf,
-        "token": session.token,
-        "settings": session.settings,
-    }
+    kept = ("kind", "begun", "expires", "csrf", "token", "settings")
+    content: dict[str, Any] = {name: getattr(session, name) for name in kept}
     if (who := session.principal) is not None:
         named = {"tenant": who.tenant, "user": who.user, "groups": sorted(who.groups), "roles": sorted(who.roles)}
         content["principal"] = named

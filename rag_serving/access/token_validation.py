@@ -28,14 +28,8 @@ class ClaimsError(Exception):
 
 
 def principal_of(claims: Mapping[str, Any], settings: ClaimMapping, tenants: Collection[str]) -> Principal:
-    """Return the principal of a validated token.
-
-    Args:
-        tenants: the configured ones.
-
-    Raises:
-        ClaimsError: no known tenant, no user, or a claim of another type than its use.
-    """
+    """Return the principal of a validated token. `tenants`: the configured ones. Raises ClaimsError: no known tenant,
+    no user, or a claim of another type than its use."""
     named = settings.claims
     user = _name(_claim(claims, named.user), named.user)
     if named.user == "email" and claims.get("email_verified") is not True:
@@ -118,11 +112,8 @@ class Expected:
 
 
 def header_of(token: str, expected: Expected) -> tuple[str, str | None]:
-    """Return the algorithm and the key id that an unverified token names.
-
-    Raises:
-        TokenError: it is no token, too long, or its algorithm is not believed.
-    """
+    """Return the algorithm and the key id that an unverified token names. Raises TokenError: it is no token, too long,
+    or its algorithm is not believed."""
     if len(token) > MAX_TOKEN_CHARS:
         raise TokenError(f"it is longer than {MAX_TOKEN_CHARS} characters")
     if token.count(".") != 2:
@@ -156,15 +147,9 @@ def keys_for(keys: Sequence[Jwk], algorithm: str, kid: str | None) -> list[Jwk]:
 def signed_claims(
     token: str, candidates: Sequence[Jwk], expected: Expected, required: Sequence[str] = BEARER_TOKEN
 ) -> dict[str, Any]:
-    """Return the claims of a token that one key signed.
-
-    Args:
-        candidates: the result of `keys_for` among the trusted keys; it must be one.
-
-    Raises:
-        ExpiredTokenError: it is genuine, and its time is over.
-        TokenError: it is not signed by the key, or is not for us, or not for now.
-    """
+    """Return the claims of a token that one key signed. `candidates`: the result of `keys_for` among the trusted keys;
+    it must be one. Raises ExpiredTokenError: it is genuine, and its time is over; TokenError: it is not signed by the
+    key, or is not for us, or not for now."""
     import jwt
 
     algorithm, _ = header_of(token, expected)
@@ -186,51 +171,32 @@ def signed_claims(
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise TokenError(f"it does not hold ({type(error).__name__})") from None
     claims = _json_object(token.split(".")[1])
-    _check_types(claims)
+    for name in ("exp", "nbf", "iat"):  # RFC 7519, section 2, NumericDate
+        if name in claims and (isinstance(claims[name], bool) or not isinstance(claims[name], int | float)):
+            raise TokenError(f"its claim {name} is no number")
     return claims
 
 
 def id_token_claims(token: str, candidates: Sequence[Jwk], expected: Expected, nonce: str) -> dict[str, Any]:
-    """Return the claims of an ID token of the sign-in that has this nonce.
-
-    Raises:
-        TokenError: as `signed_claims`, or it was issued to another client, or belongs to another sign-in.
-    """
+    """Return the claims of an ID token of the sign-in that has this nonce. Raises TokenError: as `signed_claims`, or it
+    was issued to another client, or belongs to another sign-in."""
     claims = signed_claims(token, candidates, expected, ID_TOKEN)
-    _check_party(claims, expected.audiences)
+    several, party = isinstance(claims["aud"], list) and len(claims["aud"]) > 1, claims.get("azp")
+    if (several and party is None) or (party is not None and party not in expected.audiences):
+        raise TokenError("it was issued to another client (azp)")  # though we are among its audiences
     shown = claims.get("nonce")
     if not isinstance(shown, str) or not hmac.compare_digest(shown.encode(), nonce.encode()):
         raise TokenError("it belongs to another sign-in: its nonce is not ours")
     return claims
 
 
-def _check_party(claims: Mapping[str, Any], audiences: Sequence[str]) -> None:
-    """Refuse a token that was issued to another client, though we are among its audiences."""
-    several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
-    party = claims.get("azp")
-    if (several and party is None) or (party is not None and party not in audiences):
-        raise TokenError("it was issued to another client (azp)")
-
-
-def _check_types(claims: Mapping[str, Any]) -> None:
-    """Refuse times that are no numbers (RFC 7519, section 2, NumericDate)."""
-    for name in ("exp", "nbf", "iat"):
-        if name in claims and (isinstance(claims[name], bool) or not isinstance(claims[name], int | float)):
-            raise TokenError(f"its claim {name} is no number")
-
-
 def _json_object(segment: str) -> dict[str, Any]:
-    """Return a part of a token as the one object that it is.
-
-    Raises:
-        TokenError: it is none, or says a name twice, of which others may believe another one.
-    """
+    """Return a part of a token as the one object that it is. Raises TokenError: it is none, or says a name twice, of
+    which others may believe another one."""
     try:
         padded = segment + "=" * (-len(segment) % 4)
         content = json.loads(
-            base64.b64decode(padded, altchars=b"-_", validate=True),
-            object_pairs_hook=_once,
-            parse_constant=_no_number,
+            base64.b64decode(padded, altchars=b"-_", validate=True), object_pairs_hook=_once, parse_constant=_no_number
         )
     except (binascii.Error, ValueError, RecursionError):
         raise TokenError("it is no token") from None

@@ -265,12 +265,8 @@ ROUTES: Mapping[str, Access] = {
 
 
 async def check_role(request: HttpRequest) -> None:
-    """Refuse callers without access to a route. A dependency of all routes; by headers alone, no file is read.
-
-    Raises:
-        AuthError: the caller has no access.
-        RequestError: 403, the caller lacks the role.
-    """
+    """Refuse callers without access to a route. A dependency of all routes; by headers alone, no file is read. Raises
+    AuthError: the caller has no access; RequestError: 403, the caller lacks the role."""
     if request.app.state.web.serves(request.method, request.url.path):
         return
     access = ROUTES.get(f"{request.method} {request.scope['route'].path}")
@@ -280,11 +276,7 @@ async def check_role(request: HttpRequest) -> None:
 
 
 def check_caller(caller: Principal | None, access: Access | None) -> None:
-    """Refuse a caller without a role; None is this machine's own reader, who has all.
-
-    Raises:
-        RequestError: 403.
-    """
+    """Refuse a caller without a role; None is this machine's own reader, who has all. Raises RequestError: 403."""
     if access is None:
         raise RequestError(403, "FORBIDDEN", "this is for nobody: api.admission does not name the route")
     if caller is not None and access not in ("public", "reader") and access not in caller.roles:

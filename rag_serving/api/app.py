@@ -36,7 +36,7 @@ from rag_serving.api.service import (
     slots_of,
     timings_for,
 )
-from rag_serving.api.status import BackgroundWork, Readiness, TenantState, leaving_response, readiness_response
+from rag_serving.api.status import LEAVING, BackgroundWork, Readiness, TenantState, readiness_response
 from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.wire import BodyLimit, RequestError, Traced, error_body
 from rag_serving.ask import Pipeline
@@ -161,7 +161,7 @@ async def readyz(request: HttpRequest, service: CurrentService) -> JSONResponse:
     """Examined in background threads, which may wait for a first generation to open, or for a disk that hangs."""
     state = request.app.state
     if state.drain and state.drain.is_leaving:
-        return leaving_response()
+        return JSONResponse({"ready": False, **error_body("NOT_READY", LEAVING)}, 503)
 
     async def look(tenant: str, pipeline: Pipeline) -> TenantState:
         try:
@@ -184,17 +184,10 @@ def create_app(
     static: Path = STATIC,
     leaves: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
-    """Return the API over the configured tenants.
-
-    Args:
-        metrics_folder: shared counters of one server's processes.
-        file: the configuration's file, followed and reread.
-        static: the web page's bundle.
-        leaves: whether the whole server is ending, rather than this process alone.
-
-    Raises:
-        ConfigError: required tokens are unusable, or traces cannot be sent.
-    """
+    """Return the API over the configured tenants. `metrics_folder`: shared counters of one server's processes. `file`:
+    the configuration's file, followed and reread. `static`: the web page's bundle. `leaves`: whether the whole server
+    is ending, rather than this process alone. Raises ConfigError: required tokens are unusable, or traces cannot be
+    sent."""
     check_tracing(config.tracing)
     pictures = Pictures(config.home)
     cited = CitedPlaces(pictures)
@@ -319,11 +312,8 @@ def chat(body: ChatBody, caller: Caller, service: CurrentService) -> JSONRespons
 
 
 def selection_of(mode: str, context: str | Shown | None) -> str | None:
-    """Return the selected text; None for questions about pages.
-
-    Raises:
-        RequestError: the mode needs a text and has none, or has one and does not use it.
-    """
+    """Return the selected text; None for questions about pages. Raises RequestError: the mode needs a text and has
+    none, or has one and does not use it."""
     if mode in ("selected-text", "selected_text"):
         if not isinstance(context, str) or not context.strip():
             raise RequestError(400, "BAD_REQUEST", f"mode {mode!r} needs the selected text in 'context'", "context")
@@ -336,11 +326,7 @@ def selection_of(mode: str, context: str | Shown | None) -> str | None:
 
 
 def check_books(pipeline: Pipeline) -> None:
-    """Do nothing if the tenant has a book.
-
-    Raises:
-        RequestError: it has none.
-    """
+    """Do nothing if the tenant has a book. Raises RequestError: it has none."""
     if not book_sources(pipeline.config, pipeline.tenant):
         told = "no source of this tenant is a book; give one `profile: book`, or ask without mode 'book-wide'"
         raise RequestError(400, "BAD_REQUEST", told, "mode")

@@ -58,10 +58,7 @@ class TokenHolder(BaseModel):
 
 def read_tokens(config: Config) -> Mapping[str, TokenHolder]:
     """Return holders by the digest of their token, so that looking one up takes the same time for every wrong token.
-
-    Raises:
-        ConfigError: they cannot be used, or mode `tokens` has none and nobody can sign in.
-    """
+    Raises ConfigError: they cannot be used, or mode `tokens` has none and nobody can sign in."""
     variable = config.serving.tokens_env
     content = os.environ.get(variable)
     if not content and (config.serving.oidc is not None or config.serving.jwt is not None):
@@ -127,11 +124,8 @@ class Credentials:
     """The credentials that a configuration knows."""
 
     def __init__(self, config: Config, sessions: SignInSessions, like: Credentials | None = None) -> None:
-        """`like`: of an earlier configuration, whose fetched keys go on if nothing of them changed.
-
-        Raises:
-            ConfigError: tokens, or the keys of an issuer, that cannot be used.
-        """
+        """`like`: of an earlier configuration, whose fetched keys go on if nothing of them changed. Raises ConfigError:
+        tokens, or the keys of an issuer, that cannot be used."""
         self._tenants = sorted(config.tenants)
         self._holders: Mapping[str, TokenHolder] = read_tokens(config)
         self._keys = open_keys(config)
@@ -149,11 +143,8 @@ class Credentials:
         return self._issuer is not None and token.startswith("eyJ") and token.count(".") == 2
 
     async def of_token(self, token: str) -> Identity:
-        """Return the identity that a bearer token names.
-
-        Raises:
-            AuthError: it names nobody, or cannot be verified now.
-        """
+        """Return the identity that a bearer token names. Raises AuthError: it names nobody, or cannot be verified
+        now."""
         digest = token_digest(token)
         if (holder := self._holders.get(digest)) is not None:
             return Identity(holder.principal, digest, holder.user_header, holder.resource)
@@ -166,11 +157,8 @@ class Credentials:
         raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
 
     async def of_session(self, session: Session) -> Identity:
-        """Return the current identity of a session that began with a token, a key or a JSON Web Token.
-
-        Raises:
-            AuthError: that credential is no longer valid, or cannot be verified now.
-        """
+        """Return the current identity of a session that began with a token, a key or a JSON Web Token. Raises
+        AuthError: that credential is no longer valid, or cannot be verified now."""
         holder = self._holders.get(session.token) if session.kind == "token" else None
         if holder is not None and holder.resource is None:
             return Identity(holder.principal, session.token)
@@ -183,11 +171,8 @@ class Credentials:
         raise AuthError(401, "UNAUTHENTICATED", _OVER)
 
     async def session_of(self, token: str) -> Session:
-        """Return a new session of whom a token names.
-
-        Raises:
-            AuthError: nobody, or the token opens one address alone.
-        """
+        """Return a new session of whom a token names. Raises AuthError: nobody, or the token opens one address
+        alone."""
         identity = await self.of_token(token)
         if identity.resource is not None:
             raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
@@ -274,12 +259,8 @@ class Authenticator:
     """Turns requests into principals, as `serving.auth` says."""
 
     def __init__(self, config: Config, like: Authenticator | None = None) -> None:
-        """Read the tokens. `like`: of an earlier configuration, whose fetched keys may go on.
-
-        Raises:
-            ConfigError: mode `tokens` without usable tokens, an issuer's keys that cannot be used, or a provider
-                without its secret.
-        """
+        """Read the tokens. `like`: of an earlier configuration, whose fetched keys may go on. Raises ConfigError: mode
+        `tokens` without usable tokens, an issuer's keys that cannot be used, or a provider without its secret."""
         self._tenants = sorted(config.tenants)
         self._memberships = Memberships(config)
         self.sessions = SignInSessions(config)
@@ -314,11 +295,7 @@ class Authenticator:
         return None
 
     def principal(self, request: Request) -> Principal:
-        """Return the caller; the request was recognized before.
-
-        Raises:
-            AuthError: the caller has no access.
-        """
+        """Return the caller; the request was recognized before. Raises AuthError: the caller has no access."""
         if self._credentials is None:
             _require_loopback(request)
             try:
@@ -329,22 +306,15 @@ class Authenticator:
 
     def identify(self, request: Request) -> Principal | None:
         """Return the caller of any tenant without the groups from a sync: no file is read. None is this machine's own
-        reader, who may do everything.
-
-        Raises:
-            AuthError: the caller has no access.
-        """
+        reader, who may do everything. Raises AuthError: the caller has no access."""
         if self._credentials is None:
             _require_loopback(request)
             return None
         return _holder(replace(request, tenant=None))
 
     def reach(self, request: Request) -> None:
-        """Refuse a request that does not reach this server as it may: from elsewhere in mode `loopback`.
-
-        Raises:
-            AuthError: from another machine, by another name, or through a proxy.
-        """
+        """Refuse a request that does not reach this server as it may: from elsewhere in mode `loopback`. Raises
+        AuthError: from another machine, by another name, or through a proxy."""
         if self._credentials is None:
             _require_loopback(request)
 
@@ -353,21 +323,15 @@ class Authenticator:
         return self._credentials is None or not self._credentials.is_issued(token)
 
     async def session_of(self, token: str) -> Session:
-        """Return a new session for the bearer of a token.
-
-        Raises:
-            AuthError: the token names nobody, or cannot be verified now.
-        """
+        """Return a new session for the bearer of a token. Raises AuthError: the token names nobody, or cannot be
+        verified now."""
         if self._credentials is None:
             raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
         return await self._credentials.session_of(token)
 
     async def signed_in(self, session: Session) -> Principal:
-        """Return the present principal of this session.
-
-        Raises:
-            AuthError: its token, key or issuer is no longer known.
-        """
+        """Return the present principal of this session. Raises AuthError: its token, key or issuer is no longer
+        known."""
         if self._credentials is None:
             raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
         return (await self._of_session(self._credentials, session)).principal
@@ -386,11 +350,7 @@ class Authenticator:
         return Identity(session.principal, session.caller)
 
     def session_of_claims(self, claims: Mapping[str, Any]) -> Session:
-        """Return a new session of the user in the provider's claims.
-
-        Raises:
-            ClaimsError: the user may not sign in.
-        """
+        """Return a new session of the user in the provider's claims. Raises ClaimsError: the user may not sign in."""
         provider = self.provider
         assert provider is not None
         principal = principal_of(claims, provider.settings, self._tenants)
@@ -429,11 +389,8 @@ def as_bearer(authorization: str | None) -> str | None:
 
 
 def check_address(serving: Serving) -> None:
-    """Refuse to show pages without authentication to other machines.
-
-    Raises:
-        ConfigError: mode `loopback` and another address than loopback.
-    """
+    """Refuse to show pages without authentication to other machines. Raises ConfigError: mode `loopback` and another
+    address than loopback."""
     if serving.auth == "loopback" and not is_loopback(serving.host):
         raise ConfigError(
             f"serving.auth 'loopback' asks nobody who they are and listens on 127.0.0.1 only, not on {serving.host}; "

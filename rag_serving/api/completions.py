@@ -71,7 +71,10 @@ def complete(
     counter = Counter([turn.text for turn in turns], service.token_count)
     if task := task_reply(turns[-1].text):
         reply = ShownReply(task)
-        return _task_stream(asked.model, reply) if body.stream else _whole(asked.model, reply, counter)
+        if not body.stream:
+            return _whole(asked.model, reply, counter)
+        lines = [_data(chunk) for chunk in _Chunks(asked.model, None).chunks(reply)]
+        return Response("".join([*lines, _DONE]), media_type="text/event-stream")
     dialogue = dialogue_of(turns, service, "messages")
 
     def answer(listen: Listen | None = None) -> Answer:
@@ -98,11 +101,6 @@ def _whole(model: str, reply: ShownReply, counter: Counter) -> Response:
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     usage = counter.count(reply).chat()
     return JSONResponse(_head("chat.completion", model, choices=[choice], usage=usage, **reply.structured))
-
-
-def _task_stream(model: str, reply: ShownReply) -> Response:
-    lines = [_data(chunk) for chunk in _Chunks(model, None).chunks(reply)]
-    return Response("".join([*lines, _DONE]), media_type="text/event-stream")
 
 
 @dataclass(frozen=True)
@@ -247,7 +245,14 @@ class _Response:
 
     def completed(self, reply: ShownReply, usage: TokenCounts) -> dict[str, Any]:
         shape = {**self._shape("completed"), "output": [self._message(reply, "completed")]}
-        return {**shape, "usage": _usage(usage), **reply.structured}
+        used = {
+            "input_tokens": usage.read,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": usage.written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage.read + usage.written,
+        }
+        return {**shape, "usage": used, **reply.structured}
 
     def events(self, reply: ShownReply, usage: TokenCounts) -> Iterator[str]:
         """Yield all events of a complete reply."""
@@ -320,13 +325,3 @@ def _part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _annotations(reply: ShownReply) -> list[dict[str, Any]]:
     return [{"type": "url_citation", **citation} for citation in reply.citations]
-
-
-def _usage(usage: TokenCounts) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.read,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": usage.written,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.read + usage.written,
-    }

@@ -28,7 +28,7 @@ from rag_serving.api.limits import Slots, end_turn
 from rag_serving.api.pages import PRIVATE
 from rag_serving.api.service import Caller, CurrentService, Service, caller_of, counted_as, service_of, slots_of
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, event
-from rag_serving.api.wire import BODY_S, RequestError, error_response, refuse_body
+from rag_serving.api.wire import BODY_S, RequestError, error_response, refuse_body, replayed
 from rag_serving.artifacts.document_files import Spool
 from rag_serving.artifacts.store import Store
 from rag_serving.deadline import current
@@ -60,11 +60,8 @@ FILE = "file"
 
 
 def boundary_of(content_type: str) -> bytes:
-    """Return the boundary of a form.
-
-    Raises:
-        RequestError: 415 for anything but such a form, 400 if it does not say its boundary.
-    """
+    """Return the boundary of a form. Raises RequestError: 415 for anything but such a form, 400 if it does not say its
+    boundary."""
     kind, options = parse_options_header(content_type)
     if kind != b"multipart/form-data":
         raise RequestError(415, "MEDIA_TYPE", "send a form: Content-Type: multipart/form-data, with the part `file`")
@@ -78,11 +75,7 @@ class FileForm:
     """One form with a part `file` and some fields; `feed` it with chunks, and take `pending` in between."""
 
     def __init__(self, content_type: str, fields: Collection[str]) -> None:
-        """`fields`: the names that a form may have beside `file`.
-
-        Raises:
-            RequestError: see `boundary_of`.
-        """
+        """`fields`: the names that a form may have beside `file`. Raises RequestError: see `boundary_of`."""
         self.pending = bytearray()  # of the file, not yet taken
         self.fields: dict[str, str] = {}
         self.filename: str | None = None
@@ -113,11 +106,7 @@ class FileForm:
             raise _broken(error) from None
 
     def feed(self, data: bytes) -> None:
-        """Read a piece of the body.
-
-        Raises:
-            RequestError: 400, it is no such form, or past a bound.
-        """
+        """Read a piece of the body. Raises RequestError: 400, it is no such form, or past a bound."""
         try:
             self._parser.write(data)
         except FormParserError as error:
@@ -129,11 +118,7 @@ class FileForm:
         return data
 
     def finish(self) -> None:
-        """Say that the body is over.
-
-        Raises:
-            RequestError: 400, the form is not: it was cut off, or has no file.
-        """
+        """Say that the body is over. Raises RequestError: 400, the form is not: it was cut off, or has no file."""
         if not self.has_ended:
             raise RequestError(400, "BAD_REQUEST", "the form is cut off: its last boundary is missing")
         if self.filename is None:
@@ -230,7 +215,10 @@ class Uploads:
         try:
             received = await self._received(request, receive, spools)
             if received is not None:
-                await self._app(_without_body(scope, received), _replayed(receive), send)
+                # the application sees no body; the state carries its parts
+                headers = [pair for pair in scope["headers"] if pair[0] not in (b"content-length", b"content-type")]
+                state = {**scope.get("state", {}), "received": received}
+                await self._app({**scope, "headers": headers, "state": state}, replayed(b"", receive), send)
         except RequestError as error:
             await refuse_body(error, scope, receive, send)
         except OSError as error:
@@ -251,17 +239,15 @@ class Uploads:
         self._under_way[caller] += 1
 
     async def _received(self, request: HttpRequest, receive: Receive, spools: list[Spool]) -> Received | None:
-        """Return the received parts; None if the client left.
-
-        Raises:
-            RequestError: the caller may not, or the body is not taken.
-            OSError: the disk does not take it.
-        """
+        """Return the received parts; None if the client left. Raises RequestError: the caller may not, or the body is
+        not taken; OSError: the disk does not take it."""
         caller = await run_in_threadpool(caller_of, request, request.query_params.get("tenant"))
         config = service_of(request).config
         inboxes = await run_in_threadpool(open_inboxes, request, caller)
         most = config.serving.max_document_bytes
-        check_length(request, most)
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:19]) > most + FORM_BYTES:
+            raise too_large(most)
         form = FileForm(request.headers.get("content-type", ""), FIELDS)
         spool = await run_in_threadpool(inboxes[0].files.spool)
         spools.append(spool)
@@ -274,24 +260,11 @@ class Uploads:
         return Received(caller, inboxes, spool, form)
 
 
-def editor_of(caller: Principal) -> Principal:
-    """Return the caller if he is an editor.
-
-    Raises:
-        RequestError: 403, the same for everybody else.
-    """
+def open_inboxes(request: HttpRequest, caller: Principal) -> list[Inbox]:
+    """Return the inboxes that an editor may write to, at least one. Raises RequestError: 403, he is none; 409, there is
+    no inbox for him."""
     if "editor" not in caller.roles:
         raise RequestError(403, "FORBIDDEN", "documents are for callers with the role editor")
-    return caller
-
-
-def open_inboxes(request: HttpRequest, caller: Principal) -> list[Inbox]:
-    """Return the inboxes that an editor may write to, at least one.
-
-    Raises:
-        RequestError: 403, he is none; 409, there is no inbox for him.
-    """
-    editor_of(caller)
     inboxes = [inbox for inbox in inboxes_of(service_of(request).config, caller.tenant) if inbox.is_open_to(caller)]
     if not inboxes:
         message = "there is no upload inbox for you: a source of kind `files` without `path` is one"
@@ -304,20 +277,9 @@ def too_large(most: int) -> RequestError:
     return RequestError(413, "TOO_LARGE", f"a document may have {most} bytes (serving.max_document_bytes)")
 
 
-def check_length(request: HttpRequest, most: int) -> None:
-    """Refuse a body that says it is too long before it is read."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:19]) > most + FORM_BYTES:
-        raise too_large(most)
-
-
 async def _read_body(receive: Receive, form: FileForm, spool: Spool, check: Callable[[], None]) -> bool:
-    """Read a whole body into form and spool. Return False if the client left.
-
-    Raises:
-        RequestError: it is past a bound, or comes too slowly.
-        OSError: the disk does not take it.
-    """
+    """Read a whole body into form and spool. Return False if the client left. Raises RequestError: it is past a bound,
+    or comes too slowly; OSError: the disk does not take it."""
     began, length = time.monotonic(), 0
     message: Message = {"more_body": True}
     while message.get("more_body"):
@@ -342,31 +304,10 @@ def _check_size(spool: Spool, form: FileForm, most: int) -> None:
     if spool.size + len(form.pending) > most:
         raise too_large(most)
     if spool.size:
-        _check_kind(form, spool)
-
-
-def _check_kind(form: FileForm, spool: Spool) -> None:
-    try:
-        kind_of(safe_name(form.filename or ""), spool.head)
-    except KindError as error:
-        raise RequestError(415, "MEDIA_TYPE", str(error), "file") from None
-
-
-def _without_body(scope: Scope, received: Received) -> Scope:
-    headers = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"content-type")]
-    return {**scope, "headers": headers, "state": {**scope.get("state", {}), "received": received}}
-
-
-def _replayed(receive: Receive) -> Receive:
-    unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def replay() -> Message:
-        return unread.pop() if unread else await receive()
-
-    return replay
-
-
-_LABELS = {EVERYONE: "Everyone"}
+        try:
+            kind_of(safe_name(form.filename or ""), spool.head)
+        except KindError as error:
+            raise RequestError(415, "MEDIA_TYPE", str(error), "file") from None
 
 
 _FORM = {
@@ -434,12 +375,8 @@ def delete(document_id: str, caller: Caller, service: CurrentService) -> JSONRes
 
 
 def _kept(received: Received, service: Service) -> Entry:
-    """Return the document that an upload became.
-
-    Raises:
-        RequestError: it is not taken, for the reason that it gives.
-        AuditUnavailableError: the audit log is required, and cannot be written.
-    """
+    """Return the document that an upload became. Raises RequestError: it is not taken, for the reason that it gives;
+    AuditUnavailableError: the audit log is required, and cannot be written."""
     caller, fields, config = received.caller, received.form.fields, service.config
     inbox = _wanted(received)
     try:
@@ -469,11 +406,8 @@ def _kept(received: Received, service: Service) -> Entry:
 
 
 def _wanted(received: Received) -> Inbox:
-    """Return the inbox that a form names, or that has the document to replace, or the first.
-
-    Raises:
-        RequestError: 404, there is none of this name for the caller.
-    """
+    """Return the inbox that a form names, or that has the document to replace, or the first. Raises RequestError: 404,
+    there is none of this name for the caller."""
     fields = received.form.fields
     named = [inbox for inbox in received.inboxes if inbox.key == fields.get("source", inbox.key)]
     if not named:
@@ -495,7 +429,7 @@ def _short(entry: Entry) -> dict[str, Any]:
 
 def _label(name: str) -> str:
     kind, _, rest = name.partition(":")
-    return _LABELS.get(name) or (f"Group {rest}" if kind == "group" else f"Only {rest}")
+    return "Everyone" if name == EVERYONE else f"Group {rest}" if kind == "group" else f"Only {rest}"
 
 
 def _not_found() -> RequestError:
@@ -531,8 +465,7 @@ class DocumentStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if refusal := self._slots.take():
-            await error_response(scope["path"], refusal)(scope, receive, send)
-            return
+            return await error_response(scope["path"], refusal)(scope, receive, send)
         ended = self._slots.ended_twice()
         ended()
         end_turn(scope)

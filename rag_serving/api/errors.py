@@ -42,12 +42,6 @@ class ErrorResponse:
     retry_after: int | None = None
     level: int = logging.NOTSET
 
-    def answer(self, request: HttpRequest, error: Exception) -> JSONResponse:
-        if self.level:
-            _log.log(self.level, "%s", error)
-        refused = RequestError(self.status, self.code, self.message or str(error), retry_after=self.retry_after)
-        return error_response(request.url.path, refused)
-
 
 _AWAY = partial(ErrorResponse, 503, retry_after=RETRY_AFTER_S)
 _REFUSALS: dict[type[Exception], ErrorResponse] = {
@@ -103,6 +97,11 @@ def add_error_handlers(app: FastAPI) -> None:
 
 def _answering(refusal: ErrorResponse) -> Callable[[HttpRequest, Exception], Awaitable[JSONResponse]]:
     async def answer(request: HttpRequest, error: Exception) -> JSONResponse:
-        return refusal.answer(request, error)
+        if refusal.level:
+            _log.log(refusal.level, "%s", error)
+        refused = RequestError(
+            refusal.status, refusal.code, refusal.message or str(error), retry_after=refusal.retry_after
+        )
+        return error_response(request.url.path, refused)
 
     return answer

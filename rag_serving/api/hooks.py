@@ -44,7 +44,11 @@ async def confluence(source: str, request: HttpRequest, service: CurrentService)
     settings = service.config.sources.get(source)
     webhook = settings.webhook if isinstance(settings, Confluence) else None
     secret = os.environ.get(webhook.secret_env, "").strip() if webhook else ""
-    if not _knows(secret, request.headers, body) or not _is_recent(event := _read(body)):
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        event = None
+    if not _knows(secret, request.headers, body) or not _is_recent(event):
         raise RequestError(401, "UNAUTHENTICATED", _REFUSED)
     noted = NotedPages(Store(service.config.home).source(source))
     try:
@@ -82,13 +86,6 @@ def _knows(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
     is_signed = hmac.compare_digest(shown.encode(), signed.encode())
     has_token = hmac.compare_digest(headers.get(_TOKEN, "").encode(), (secret or _NOBODYS).encode())
     return (is_signed or has_token) and bool(secret)
-
-
-def _read(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _is_recent(event: object) -> bool:

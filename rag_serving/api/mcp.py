@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -22,11 +21,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from rag_serving import deadline
-from rag_serving.access.principals import Principal
-from rag_serving.api.limits import Slots
 from rag_serving.api.service import seen_of, service_of, slots_of
 from rag_serving.api.wire import RequestError, error_response
-from rag_serving.ask import Pipeline
 from rag_serving.config.serving import Serving
 from rag_serving.deadline import Deadline
 from rag_serving.mcp.calls import Caller, Release
@@ -53,13 +49,21 @@ class McpEndpoint:
         request = HttpRequest(scope)
         try:
             _check_origin(request, service_of(request).config.serving)
-            tenant = request.query_params.get("tenant")
-            principal = await anyio.to_thread.run_sync(_principal_of, request, tenant)
+            # By the `Authorization` header alone: cookies belong to the web page.
+            seen = seen_of(request, request.query_params.get("tenant")).without_session()
+            principal = await anyio.to_thread.run_sync(service_of(request).authenticator.principal, seen)
         except RequestError as error:
             await error_response(scope["path"], error)(scope, receive, send)
             return
-        pipeline = service_of(request).pipelines[principal.tenant]
-        request.state.mcp = _HttpCaller(principal, pipeline, deadline.current(), slots_of(request))
+        pipeline, slots = service_of(request).pipelines[principal.tenant], slots_of(request)
+
+        def take() -> Release:
+            if refusal := slots.take():
+                raise ToolError(str(refusal))
+            return slots.ended_twice()
+
+        until = deadline.current() or Deadline(pipeline.config.serving.request_timeout_s)
+        request.state.mcp = Caller(principal, pipeline, until, take)
         await self._managers["editor" in principal.roles].handle_request(scope, receive, send)
 
 
@@ -69,53 +73,17 @@ def add_mcp(app: FastAPI, config: Path | None) -> None:
     app.router.routes.append(Route(PATH, app.state.mcp, methods=["POST"]))
 
 
-@dataclass(frozen=True)
-class _HttpCaller:
-    """The parts of a request that its tools need."""
-
-    principal: Principal
-    pipeline: Pipeline
-    deadline: Deadline | None
-    slots: Slots
-
-    def caller(self) -> Caller:
-        seconds = self.pipeline.config.serving.request_timeout_s
-        return Caller(self.principal, self.pipeline, self.deadline or Deadline(seconds), self._take)
-
-    def _take(self) -> Release:
-        if refusal := self.slots.take():
-            raise ToolError(str(refusal))
-        return self.slots.ended_twice()
-
-
-def _principal_of(request: HttpRequest, tenant: str | None) -> Principal:
-    """Return the caller from the `Authorization` header alone: cookies belong to the web page.
-
-    Raises:
-        AuthError: the caller has no access.
-    """
-    return service_of(request).authenticator.principal(seen_of(request, tenant).without_session())
-
-
-def _callers(request: Any) -> Caller:
-    caller: _HttpCaller = request.state.mcp
-    return caller.caller()
-
-
 def _manager(is_editor: bool, config: Path | None) -> StreamableHTTPSessionManager:
     """Return the handler of requests of one kind of caller. Host and Origin were checked before."""
-    server = build_server(_callers, is_editor, config)
+    server = build_server(attrgetter("state.mcp"), is_editor, config)
     looked_at = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server.streamable_http_app(stateless_http=True, transport_security=looked_at)  # makes the manager
     return server.session_manager
 
 
 def _check_origin(request: HttpRequest, serving: Serving) -> None:
-    """Refuse requests by a web page of another site (MCP, Streamable HTTP, Security Warning).
-
-    Raises:
-        RequestError: the page is of another site.
-    """
+    """Refuse requests by a web page of another site (MCP, Streamable HTTP, Security Warning). Raises RequestError: the
+    page is of another site."""
     origin = request.headers.get("origin")
     if origin is None:
         return

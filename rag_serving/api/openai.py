@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,7 +19,6 @@ import numpy as np
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field, StringConstraints
 
 from rag_serving.access.principals import Principal
@@ -81,12 +80,8 @@ def show_model(model: str, request: HttpRequest, service: CurrentService) -> JSO
 
 
 def asked_of(request: HttpRequest, service: Service, tenant: str | None, model: str | None) -> ChosenModel:
-    """Return the caller and the requested model; a tenant in the model's name takes precedence.
-
-    Raises:
-        AuthError: the caller has no access, or none to the named tenant.
-        RequestError: no such model for this caller.
-    """
+    """Return the caller and the requested model; a tenant in the model's name takes precedence. Raises AuthError: the
+    caller has no access, or none to the named tenant; RequestError: no such model for this caller."""
     name = model or MODEL
     mode: Mode = "selected_text" if name.endswith(_SELECTED_TEXT) else "corpus"
     named = name.removesuffix(_SELECTED_TEXT)
@@ -139,7 +134,9 @@ class EmbeddingBody(BaseModel):
 
 @router.post("/v1/embeddings")
 def embed(body: EmbeddingBody, caller: Caller, service: CurrentService) -> JSONResponse:
-    _require_right(caller, service)
+    role = service.config.serving.embeddings
+    if role == "none" or role not in caller.roles:
+        raise RequestError(403, "FORBIDDEN", "embeddings are not for this caller (serving.embeddings)")
     texts = [body.input] if isinstance(body.input, str) else body.input
     try:
         dimension, name = service.embedder.dimension, service.embedder.name
@@ -154,28 +151,12 @@ def embed(body: EmbeddingBody, caller: Caller, service: CurrentService) -> JSONR
     except ModelError:
         raise RequestError(503, "UNAVAILABLE", "the embedding model does not answer", retry_after=30) from None
     read = service.token_count(texts)
-    data = [_item(index, vector, body.encoding_format) for index, vector in enumerate(vectors)]
+    shown: list[Any] = vectors.tolist()
+    if body.encoding_format == "base64":
+        shown = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
+    data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(shown)]
     usage = {"prompt_tokens": read, "total_tokens": read}
     return JSONResponse({"object": "list", "model": name, "data": data, "usage": usage})
-
-
-def _require_right(caller: Principal, service: Service) -> None:
-    """Refuse callers who may not use the model.
-
-    Raises:
-        RequestError: `serving.embeddings` names another role, or none.
-    """
-    role = service.config.serving.embeddings
-    if role == "none" or role not in caller.roles:
-        raise RequestError(403, "FORBIDDEN", "embeddings are not for this caller (serving.embeddings)")
-
-
-def _item(index: int, vector: NDArray[np.float32], encoding: str) -> dict[str, Any]:
-    if encoding == "base64":
-        shown: Any = base64.b64encode(vector.astype("<f4").tobytes()).decode()
-    else:
-        shown = vector.tolist()
-    return {"object": "embedding", "index": index, "embedding": shown}
 
 
 _INSTRUCTING = frozenset({"system", "developer"})
@@ -199,11 +180,8 @@ class Dialogue:
 
 
 def dialogue_of(turns: Iterable[ChatTurn], service: Service, param: str) -> Dialogue:
-    """Return the user's last message with the earlier ones.
-
-    Raises:
-        RequestError: there is none, or it is empty or too long; `param` names the field of the messages.
-    """
+    """Return the user's last message with the earlier ones. Raises RequestError: there is none, or it is empty or too
+    long; `param` names the field of the messages."""
     turns = list(turns)
     said = [turn.text for turn in turns if turn.role == "user"]
     if not said:
@@ -221,11 +199,8 @@ def answer_to(
     listen: Listen | None = None,
     session_id: str | None = None,
 ) -> Answer:
-    """Return the answer to a conversation in the mode that its model names.
-
-    Raises:
-        RequestError: the mode answers from a text, and the conversation brings none, or one that is too long.
-    """
+    """Return the answer to a conversation in the mode that its model names. Raises RequestError: the mode answers from
+    a text, and the conversation brings none, or one that is too long."""
     pipeline = service.pipelines[asked.caller.tenant]
     remembered = Remembered(pipeline.sessions, asked.caller, session_id)
     said, selection = remembered.conversation(dialogue.conversation), None
@@ -241,11 +216,8 @@ def answer_to(
 
 
 def selection_of(dialogue: Dialogue) -> str:
-    """Return the source text of the mode `selected_text`: the user's messages before the question.
-
-    Raises:
-        RequestError: there is none, or it is too long.
-    """
+    """Return the source text of the mode `selected_text`: the user's messages before the question. Raises RequestError:
+    there is none, or it is too long."""
     text = "\n\n".join(dialogue.earlier)
     if not text.strip():
         raise RequestError(400, "BAD_REQUEST", "this model answers from a text: send it first, then ask", "messages")
@@ -278,7 +250,8 @@ def task_reply(text: str) -> str | None:
     text = text[:_LONGEST]
     if _TASK.match(text):
         keys = _JSON_KEY.findall(text)
-        return json.dumps(_REPLIES[keys[0]](text), ensure_ascii=False) if keys else None
+        reply = _title(text) if keys[:1] == ["title"] else _REPLIES[keys[0]] if keys else None
+        return json.dumps({keys[0]: reply}, ensure_ascii=False) if keys else None
     head = text[:1000]
     if _TITLE.search(head) and _CONVERSATION.search(head) and _ONLY.search(head):
         return _title(text)
@@ -293,14 +266,13 @@ def _title(text: str) -> str:
     return words or "Conversation"
 
 
-_REPLIES: dict[str, Callable[[str], dict[str, object]]] = {
-    "title": lambda text: {"title": _title(text)},
-    "tags": lambda _: {"tags": ["Documentation"]},
-    "follow_ups": lambda _: {"follow_ups": []},
-    "queries": lambda _: {"queries": []},
-    "text": lambda _: {"text": ""},
-    "prompt": lambda _: {"prompt": ""},
-    "emoji": lambda _: {"emoji": "📄"},
+_REPLIES: dict[str, object] = {
+    "tags": ["Documentation"],
+    "follow_ups": [],
+    "queries": [],
+    "text": "",
+    "prompt": "",
+    "emoji": "📄",
 }
 
 
@@ -312,11 +284,7 @@ class TokenCounts(NamedTuple):
 
     def chat(self) -> dict[str, int]:
         """Return the shape of chat completions."""
-        return {
-            "prompt_tokens": self.read,
-            "completion_tokens": self.written,
-            "total_tokens": self.read + self.written,
-        }
+        return {"prompt_tokens": self.read, "completion_tokens": self.written, "total_tokens": self.read + self.written}
 
 
 @dataclass(frozen=True)

@@ -101,11 +101,8 @@ def choose_phase(body: PhaseBody, caller: Caller, service: CurrentService) -> JS
 
 
 def _published_before(store: Store, tenant: str, config: Config) -> set[str]:
-    """Return ids of the generations that are or were published and are still there.
-
-    Raises:
-        ConfigError: this server cannot ask the database for them.
-    """
+    """Return ids of the generations that are or were published and are still there. Raises ConfigError: this server
+    cannot ask the database for them."""
     if config.index.kind == "disk":
         return {info.id for info in list_generations(store, tenant) if info.published and not info.problem}
     stored = open_database(config).listed(tenant)
@@ -116,11 +113,7 @@ def _published_before(store: Store, tenant: str, config: Config) -> set[str]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Refuse in one line acts that are impossible on this machine, or now.
-
-    Raises:
-        RequestError: 409, 501 or 503.
-    """
+    """Refuse in one line acts that are impossible on this machine, or now. Raises RequestError: 409, 501 or 503."""
     try:
         yield
     except ConfigError as error:
@@ -180,9 +173,11 @@ def index_page(
     """Return the page; evaluations show their key measures, the published one is marked."""
 
     def row(report: ReportFile) -> _Row:
-        facts = evaluations.get(report.generation or "", {})
+        facts, failed = evaluations.get(report.generation or "", {}), None
+        with suppress(KeyError, TypeError):  # of a file that names no gates
+            failed = [str(gate["gate"]) for gate in facts["gates"] if not gate["passed"]]
         means = [_mean(facts, name) for name in _MEASURES]
-        return _Row(report, route_of(report.name, tenant), means, _failed(facts), report.generation == current)
+        return _Row(report, route_of(report.name, tenant), means, failed, report.generation == current)
 
     by_kind = groupby(reports, key=lambda report: report.kind)
     return html_template(__package__, "report_index.html.j2").render(
@@ -197,13 +192,6 @@ def _mean(facts: Mapping[str, Any], measure: str) -> str:
         return f"{facts['summary'][measure]['mean']:.3f}"
     except (KeyError, TypeError, ValueError):
         return "–"
-
-
-def _failed(facts: Mapping[str, Any]) -> list[str] | None:
-    try:
-        return [str(gate["gate"]) for gate in facts["gates"] if not gate["passed"]]
-    except (KeyError, TypeError):
-        return None
 
 
 PATH = "/v1/reports"

@@ -22,7 +22,7 @@ from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.reading import media_of, read_page, read_passage
 from rag_serving.rendering.layer import QuoteContext
-from rag_serving.rendering.pictures import MissingRendererError, Pictures, RenderError, RenderersBusyError
+from rag_serving.rendering.pictures import MissingRendererError, RenderError, RenderersBusyError
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.text.normalization import fault_of
 
@@ -63,11 +63,7 @@ def not_there() -> RequestError:
 
 
 def checked_id(identifier: str) -> str:
-    """Return an id that can be one.
-
-    Raises:
-        RequestError: no page or passage can have it.
-    """
+    """Return an id that can be one. Raises RequestError: no page or passage can have it."""
     if len(identifier) > MAX_NAME_CHARS or fault_of(identifier):
         raise not_there()
     return identifier
@@ -85,7 +81,7 @@ def image(
     """Return a page of a document as a picture."""
     original = _original(service, caller, page_id, page)
     with _refusals():
-        content = _pictures(request).image(caller.tenant, caller.user or "", original, page, scale)
+        content = request.app.state.pictures.image(caller.tenant, caller.user or "", original, page, scale)
     headers = {
         **PRIVATE,
         "Content-Security-Policy": "default-src 'none'",
@@ -109,7 +105,7 @@ def layer(
     it from the same words elsewhere on the page."""
     original = _original(service, caller, page_id, page)
     with _refusals():
-        words = _pictures(request).layer(caller.tenant, caller.user or "", original, page)
+        words = request.app.state.pictures.layer(caller.tenant, caller.user or "", original, page)
     return JSONResponse(words.payload(page, QuoteContext(quote, before, after)), headers=PRIVATE)
 
 
@@ -121,11 +117,6 @@ def page(page_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
         if found is None:
             raise not_there()
         return JSONResponse(found.payload(), headers=PRIVATE)
-
-
-def _pictures(request: HttpRequest) -> Pictures:
-    pictures: Pictures = request.app.state.pictures
-    return pictures
 
 
 def _original(service: Service, caller: Principal, page_id: str, page: int) -> Original:

@@ -43,19 +43,13 @@ class ConfigFile:
     refused: Path | None = None
 
     def load(self) -> Config:
-        """Return the configuration as the file and the environment have it now.
-
-        Raises:
-            ConfigError: it cannot be used.
-        """
+        """Return the configuration as the file and the environment have it now. Raises ConfigError: it cannot be
+        used."""
         return self.kept(load_config(self.path))
 
     def kept(self, config: Config, served: Collection[str] = ()) -> Config:
-        """Return a configuration with the unchanged parts kept. `served`: the current tenants.
-
-        Raises:
-            ConfigError: it has none of these, as a file that is still being written, or cannot be used here.
-        """
+        """Return a configuration with the unchanged parts kept. `served`: the current tenants. Raises ConfigError: it
+        has none of these, as a file that is still being written, or cannot be used here."""
         if served and config.tenants.keys().isdisjoint(served):
             raise ConfigError(f"{self.path} has none of the tenants that are served")
         kept = {name: getattr(self.serving, name) for name in _AT_START}
@@ -168,11 +162,7 @@ class Reload:
             self._close(service)
 
     def _followed(self) -> Config:
-        """Return the configuration, and note the changes that need a restart.
-
-        Raises:
-            ConfigError: it cannot be used.
-        """
+        """Return the configuration, and note the changes that need a restart. Raises ConfigError: it cannot be used."""
         said = load_config(self._file.path)
         config = self._file.kept(said, self._state.service.pipelines)
         self._at_start = self._at_start or said

@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -47,11 +47,8 @@ _QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "log_config
 def serve(config: Config, path: Path) -> None:
     """Serve until a signal arrives; restart worker processes that die.
 
-    `path`: the configuration's file, which a running server follows and rereads on SIGHUP.
-
-    Raises:
-        ConfigError: the configured tokens or model cannot be used.
-        SystemExit: binding the address failed; the reason was logged.
+    `path`: the configuration's file, which a running server follows and rereads on SIGHUP. Raises ConfigError: the
+    configured tokens or model cannot be used; SystemExit: binding the address failed; the reason was logged.
     """
     serving = config.serving
     if config.object_store.url:
@@ -64,12 +61,12 @@ def serve(config: Config, path: Path) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="citelock-") as folder:  # its owner's alone
         (Path(folder) / _METRICS).mkdir()
-        left = _Configuration(Path(folder), path, config)
+        left = Configuration(Path(folder), path, config)
         answering = partial(worker, Path(folder), path)
         settings = uvicorn.Config(answering, factory=True, workers=serving.workers, **address, **_QUIET)
         replaced = partial(forget_ended, Path(folder) / _METRICS)
         leaves = (Path(folder) / _LEAVES).touch
-        Processes.listening(settings, left, replaced, leaves, serving.leave_s).run()
+        Processes(settings, left, replaced, leaves, serving.leave_s).run()
 
 
 class _Server(uvicorn.Server):
@@ -112,7 +109,7 @@ def worker(folder: Path, path: Path) -> FastAPI:
     return create_app(config, folder / _METRICS, file, leaves=(folder / _LEAVES).exists)
 
 
-class _Configuration:
+class Configuration:
     """The configuration that the first process leaves for the others, as its file has it."""
 
     def __init__(self, folder: Path, path: Path, config: Config) -> None:
@@ -189,51 +186,26 @@ def on_hangup(reload: Callable[[], object]) -> None:
     signal.signal(signal.SIGHUP, handle)
 
 
-class Configuration(Protocol):
-    """The configuration of the server's processes."""
-
-    def is_new(self) -> bool:
-        """Return whether it changed, so that processes are to be replaced."""
-        ...
-
-    def renew(self) -> bool:
-        """Leave it for processes that start from now on; False if it cannot be used."""
-        ...
-
-
 class Processes(Multiprocess):
     """uvicorn's supervisor, which logs how a process ended, and replaces all where the configuration is another one."""
 
-    _configuration: Configuration
-    _replaced: Callable[[], object]
-    _leaves: Callable[[], object]
-    _had_terminal: bool
-    _leave_s: float
-
-    @classmethod
-    def listening(
-        cls,
+    def __init__(
+        self,
         config: uvicorn.Config,
         configuration: Configuration,
         replaced: Callable[[], object],
         leaves: Callable[[], object],
         leave_s: float,
-    ) -> Processes:
-        """Return the supervisor of processes that share the socket bound here.
-
-        `replaced` is called after workers were replaced, `leaves` before all are ended, which then may take `leave_s`
-        longer.
-
-        Raises:
-            SystemExit: binding the address failed; the reason was logged.
-        """
+    ) -> None:
+        """Bind the socket that the processes share. `replaced` is called after workers were replaced, `leaves` before
+        all are ended, which then may take `leave_s` longer. Raises SystemExit: binding the address failed; the reason
+        was logged."""
         multiprocess.get_subprocess = partial(_forked, fork_context())  # type: ignore[assignment, attr-defined]
         bound = config.bind_socket()
         end_unacknowledged([bound], Serving.unread_s)
-        made = cls(config, [bound])
-        made._configuration, made._replaced, made._had_terminal = configuration, replaced, _has_terminal()
-        made._leaves, made._leave_s = leaves, leave_s
-        return made
+        super().__init__(config, [bound])
+        self._configuration, self._replaced, self._had_terminal = configuration, replaced, _has_terminal()
+        self._leaves, self._leave_s = leaves, leave_s
 
     def handle_term(self) -> None:
         self._leaves()

@@ -60,11 +60,8 @@ class Service:
         cited: CitedPlaces | None = None,
     ) -> Service:
         """Open the configured tenants. They share only the embedding model, which is taken over from the service `like`
-        if its configuration is the same. `metrics_folder`: shared counters of one server's processes.
-
-        Raises:
-            ConfigError: the configured tokens or weights cannot be used.
-        """
+        if its configuration is the same. `metrics_folder`: shared counters of one server's processes. Raises
+        ConfigError: the configured tokens or weights cannot be used."""
         authenticator = Authenticator(config, like.authenticator if like else None)
         same = like is not None and like.config.embedding == config.embedding
         embedder = like.embedder if like and same else open_guarded(config)

@@ -94,12 +94,8 @@ def sign_out(request: HttpRequest, service: CurrentService) -> Response:
 
 
 def keep_session(response: Response, request: HttpRequest, service: Service, session: Session) -> None:
-    """Let the browser keep a session.
-
-    Raises:
-        RequestError: the installation's secret cannot be used.
-        SessionTooLongError: as `Sessions.seal`.
-    """
+    """Let the browser keep a session. Raises RequestError: the installation's secret cannot be used;
+    SessionTooLongError: as `Sessions.seal`."""
     sessions = service.authenticator.sessions
     try:
         sealed = sessions.seal(session)
@@ -121,10 +117,6 @@ def _reader(request: HttpRequest, config: Config, tenant: str | None) -> dict[st
     return {**reader, "tenants": sorted(config.tenants) if several else []}
 
 
-def _may_upload(config: Config, reader: dict[str, Any] | None) -> bool:
-    return reader is not None and "editor" in reader["roles"] and bool(inboxes_of(config, reader["tenant"] or ""))
-
-
 def may_connect(config: Config) -> bool:
     """Return whether operators may connect sources: what reads them is installed, and the configuration is theirs."""
     is_local = config.serving.auth == "loopback"
@@ -138,6 +130,8 @@ def _named(caller: Principal) -> dict[str, Any]:
 
 def _answer(config: Config, reader: dict[str, Any] | None, session: Session | None) -> JSONResponse:
     session = session if reader else None
+    is_editor = reader is not None and "editor" in reader["roles"]
+    may_upload = is_editor and reader is not None and bool(inboxes_of(config, reader["tenant"] or ""))
     nobody: dict[str, Any] = {"user": None, "tenant": None, "tenants": [], "roles": []}
     content = {
         "signed_in": reader is not None,
@@ -153,7 +147,7 @@ def _answer(config: Config, reader: dict[str, Any] | None, session: Session | No
         },
         "features": {
             "feedback": config.telemetry.enabled,
-            "documents": _may_upload(config, reader),
+            "documents": may_upload,
             "notices": config.monitoring.sends_notices,
             "connect": reader is not None and "operator" in reader["roles"] and may_connect(config),
         },
@@ -188,14 +182,11 @@ async def begin(request: HttpRequest, service: CurrentService) -> Response:
     serving, provider = service.config.serving, _provider(service)
     back = own_path(request, request.query_params.get("return", "/"))
     try:
-        address, flow = await provider.begin(_callback(serving), back)
+        address, flow = await provider.begin(_public(serving, CALLBACK), back)
         sealed = service.authenticator.sessions.seal_flow(flow)
-    except ProviderDownError as error:
+    except (ProviderDownError, SecretError) as error:
         _report(provider, f"nobody can sign in: {error}")
-        return _failed(request, serving, 503, _DOWN, back)
-    except SecretError as error:
-        _report(provider, f"nobody can sign in: {error}")
-        return _failed(request, serving, 503, _SECRET, back)
+        return _failed(request, serving, 503, _DOWN if isinstance(error, ProviderDownError) else _SECRET, back)
     response = RedirectResponse(address, 302, _HEADERS)
     set_cookie(response, FLOW, sealed, MAX_FLOW_S, "Lax", https=is_https(request, serving))
     return response
@@ -216,20 +207,17 @@ async def callback(request: HttpRequest, service: CurrentService) -> Response:
     if _only(request, "error") is not None or not code or len(code) > MAX_CODE_CHARS:
         return _failed(request, serving, 403, _REFUSED, back)
     try:
-        claims = await provider.claims(code, _only(request, "iss"), flow, _callback(serving))
+        claims = await provider.claims(code, _only(request, "iss"), flow, _public(serving, CALLBACK))
         session = service.authenticator.session_of_claims(claims)
         response: Response = RedirectResponse(_public(serving, back), 303, _HEADERS)
         keep_session(response, request, service, session)
-    except ProviderDownError as error:
-        _report(provider, f"somebody could not sign in: {error}")
-        return _failed(request, serving, 503, _DOWN, back)
-    except SignInError as error:
-        guesses.wrong(address)
-        _report(provider, f"somebody was not signed in: {error}")
-        return _failed(request, serving, 403, _REFUSED, back)
-    except ClaimsError as error:
-        _report(provider, f"somebody was not signed in: {error}")
-        return _failed(request, serving, 403, _UNKNOWN, back)
+    except (ProviderDownError, SignInError, ClaimsError) as error:
+        if isinstance(error, SignInError):
+            guesses.wrong(address)
+        is_down, is_refused = isinstance(error, ProviderDownError), isinstance(error, SignInError)
+        _report(provider, f"somebody {'could not sign in' if is_down else 'was not signed in'}: {error}")
+        reason = _DOWN if is_down else _REFUSED if is_refused else _UNKNOWN
+        return _failed(request, serving, 503 if is_down else 403, reason, back)
     except SessionTooLongError:
         _report(provider, "somebody was not signed in: too many groups for a cookie; let the provider send fewer")
         return _failed(request, serving, 403, _TOO_LONG, back)
@@ -270,7 +258,9 @@ def _flow(request: HttpRequest, service: Service, provider: Provider) -> dict[st
     sealed = cookie_of(request, service.config.serving, FLOW)
     flow = service.authenticator.sessions.read_flow(sealed) if sealed else None
     state = _only(request, "state")
-    if flow is None or state is None or flow["settings"] != provider.fingerprint or _said_twice(request):
+    names = [name for name, _ in request.query_params.multi_items()]
+    is_twice = len(names) != len(set(names))  # a parameter has several values, of which others may believe another one
+    if flow is None or state is None or flow["settings"] != provider.fingerprint or is_twice:
         return None
     return flow if hmac.compare_digest(flow["state"].encode(), state.encode()) else None
 
@@ -278,16 +268,6 @@ def _flow(request: HttpRequest, service: Service, provider: Provider) -> dict[st
 def _only(request: HttpRequest, name: str) -> str | None:
     values = request.query_params.getlist(name)
     return values[0] if len(values) == 1 else None
-
-
-def _said_twice(request: HttpRequest) -> bool:
-    """Return whether a parameter of the way back has several values, of which others may believe another one."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    return len(names) != len(set(names))
-
-
-def _callback(serving: Serving) -> str:
-    return _public(serving, CALLBACK)
 
 
 def _public(serving: Serving, path: str) -> str:

@@ -63,13 +63,11 @@ class Readiness:
     def of(self, states: Mapping[str, TenantState]) -> bool:
         """Return whether the process may be sent questions."""
         can_answer = any(state.problem is None or state.still_answers for state in states.values())
-        is_ready = can_answer and (self._was_ready or not any(map(self._is_waited_for, states.values())))
+        may_open = time.monotonic() - self._began < OPEN_WAIT_S
+        is_waiting = any(state.fetching is not None or (state.is_opening and may_open) for state in states.values())
+        is_ready = can_answer and (self._was_ready or not is_waiting)
         self._was_ready = self._was_ready or is_ready
         return is_ready
-
-    def _is_waited_for(self, state: TenantState) -> bool:
-        is_opening = state.is_opening and time.monotonic() - self._began < OPEN_WAIT_S
-        return state.fetching is not None or is_opening
 
 
 def readiness_response(
@@ -88,11 +86,6 @@ def readiness_response(
     return JSONResponse(content, 200 if is_ready else 503)
 
 
-def leaving_response() -> JSONResponse:
-    """Return the response of `/readyz` while the process is ending but still answers."""
-    return JSONResponse({"ready": False, **error_body("NOT_READY", LEAVING)}, 503)
-
-
 MAX_THREADS = 256
 
 Result = TypeVar("Result")
@@ -108,11 +101,8 @@ class BackgroundWork:
         self._under_way: dict[str, Future[Any]] = {}
 
     async def run(self, name: str, work: Callable[[], Result], wait_s: float) -> Result:
-        """Return the work's result, or raise its error.
-
-        Raises:
-            TimeoutError: it takes longer, or too much other work hangs.
-        """
+        """Return the work's result, or raise its error. Raises TimeoutError: it takes longer, or too much other work
+        hangs."""
         outcome: Future[Result] | None = self._under_way.get(name)
         if outcome is None:
             if len(self._under_way) >= MAX_THREADS:
@@ -126,13 +116,8 @@ _NO_PAGES = DatedPages(0, None)
 
 
 def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | None = None) -> dict[str, Any]:
-    """Return the JSON shape of a tenant's state.
-
-    Args:
-        pipeline: the tenant's.
-        behind: why this machine lacks the last publication; None if it has it.
-        now: the present moment.
-    """
+    """Return the JSON shape of a tenant's state. `behind`: why this machine lacks the last publication; None if it has
+    it."""
     moment, config = now or datetime.now(UTC), pipeline.config
     store, tenant = Store(config.home), pipeline.tenant
     generation, pages, problems = _published(pipeline, store)
@@ -175,18 +160,15 @@ def _phase(pipeline: Pipeline) -> dict[str, Any]:
     told["phase"] = state.in_force or None if settings.enabled else None
     told["enabled"] = settings.enabled and state.in_force > 0
     changes = [{**vars(change), "at": change.at.isoformat(timespec="seconds")} for change in state.changes]
+    why_off = "an operator switched retrieval off" if configured.enabled else "retrieval.enabled is false"
     return {
         **told,
-        "why": state.why if settings.enabled else _why_off(configured.enabled),
+        "why": state.why if settings.enabled else why_off,
         "since": state.since.isoformat(timespec="seconds"),
         "window": vars(state.window),
         "changes": changes,
         "hanging": pipeline.phases.hanging,
     }
-
-
-def _why_off(is_configured: bool) -> str:
-    return "an operator switched retrieval off" if is_configured else "retrieval.enabled is false"
 
 
 def _published(
@@ -226,38 +208,37 @@ class SourceState:
 def source_states(config: Config, tenant: str, now: datetime) -> dict[str, SourceState]:
     """Return the tenant's configured sources. One that was never synced is overdue, unless the pages come from a
     database and the home folder of this machine has no sources."""
-    store = Store(config.home)
-    return {
-        key: _source_state(config, store, key, now) for key, source in config.sources.items() if source.tenant == tenant
-    }
-
-
-def _source_state(config: Config, store: Store, key: str, now: datetime) -> SourceState:
-    synced, sync = read_sync_time(store, key), NotedPages(store.source(key)).progress()
-    if synced is None:
-        return SourceState(None, None if config.index.kind != "disk" and not store.source(key).exists() else True, sync)
-    judged = judge(config.sources[key], config.monitoring, now, last_sync=synced, known_since=synced)
-    return SourceState(synced, judged.overdue, sync)
+    store, states = Store(config.home), {}
+    for key, source in config.sources.items():
+        if source.tenant != tenant:
+            continue
+        synced, sync = read_sync_time(store, key), NotedPages(store.source(key)).progress()
+        overdue: bool | None = True
+        if synced is not None:
+            overdue = judge(source, config.monitoring, now, last_sync=synced, known_since=synced).overdue
+        elif config.index.kind != "disk" and not store.source(key).exists():
+            overdue = None
+        states[key] = SourceState(synced, overdue, sync)
+    return states
 
 
 def _sources(config: Config, tenant: str, pages: Mapping[str, DatedPages], now: datetime) -> list[dict[str, Any]]:
     """Return the tenant's sources, configured ones first; a removed source has no sync state."""
-    states = source_states(config, tenant, now)
-    listed = dict.fromkeys((*states, *pages))
-    return [_source(config, key, pages.get(key, _NO_PAGES), states.get(key)) for key in listed]
-
-
-def _source(config: Config, key: str, found: DatedPages, state: SourceState | None) -> dict[str, Any]:
-    synced = state.last_sync if state else None
-    return {
-        "key": key,
-        "kind": config.sources[key].kind if state else None,
-        "pages": found.pages,
-        "last_sync": synced.isoformat(timespec="seconds") if synced else None,
-        "newest_page": found.newest.isoformat(timespec="seconds") if found.newest else None,
-        "overdue": state.overdue if state and synced else None,
-        "sync": state.sync if state else None,
-    }
+    states, listed = source_states(config, tenant, now), []
+    for key in dict.fromkeys((*states, *pages)):
+        state, found = states.get(key), pages.get(key, _NO_PAGES)
+        synced = state.last_sync if state else None
+        shown = {
+            "key": key,
+            "kind": config.sources[key].kind if state else None,
+            "pages": found.pages,
+            "last_sync": synced.isoformat(timespec="seconds") if synced else None,
+            "newest_page": found.newest.isoformat(timespec="seconds") if found.newest else None,
+            "overdue": state.overdue if state and synced else None,
+            "sync": state.sync if state else None,
+        }
+        listed.append(shown)
+    return listed
 
 
 def _model(provider: str | None, model: str | None) -> str | None:
@@ -275,7 +256,12 @@ def status_series(
     """
     registry, config, tenant = CollectorRegistry(), pipeline.config, pipeline.tenant
     _add_generation(registry, pipeline)
-    _add_sources(registry, config, tenant, now or datetime.now(UTC))
+    synced, overdue = gauge_of("source_last_sync_timestamp_seconds", registry), gauge_of("source_overdue", registry)
+    for key, state in source_states(config, tenant, now or datetime.now(UTC)).items():
+        if state.last_sync:
+            synced.labels(tenant, key).set(state.last_sync.timestamp())
+        if state.overdue is not None:
+            overdue.labels(tenant, key).set(state.overdue)
     parts = gauge_of("part_up", registry)
     for part, is_up in {**_parts(pipeline, jobs), "object_store": is_followed}.items():
         if is_up is not None:
@@ -303,15 +289,6 @@ def _add_generation(registry: CollectorRegistry, pipeline: Pipeline) -> None:
         pages = gauge_of("generation_pages", registry)
         for source, found in source_pages(generation).items():
             pages.labels(tenant, source).set(found.pages)
-
-
-def _add_sources(registry: CollectorRegistry, config: Config, tenant: str, now: datetime) -> None:
-    synced, overdue = gauge_of("source_last_sync_timestamp_seconds", registry), gauge_of("source_overdue", registry)
-    for key, state in source_states(config, tenant, now).items():
-        if state.last_sync:
-            synced.labels(tenant, key).set(state.last_sync.timestamp())
-        if state.overdue is not None:
-            overdue.labels(tenant, key).set(state.overdue)
 
 
 def _parts(pipeline: Pipeline, jobs: JobSeries) -> dict[str, bool | None]:

@@ -96,7 +96,7 @@ async def events_of(
         elif isinstance(item, Progress):
             yield event("progress", vars(item))
         elif isinstance(item, Answer):
-            for sentence in sentences_of(item):
+            for sentence in claims_of(item) if item.status == "answered" else ():
                 yield event("sentence", {"text": sentence, "outcome": item.outcome})
             yield event("answer", payload(item))
         else:
@@ -174,12 +174,6 @@ def _stopped(deadline: Deadline | None) -> RequestError:
     if deadline and deadline.is_server_ending:
         return RequestError(503, "UNAVAILABLE", ENDING)
     return RequestError(504, "TIMEOUT", "the answer took too long")
-
-
-def sentences_of(answer: Answer) -> list[str]:
-    """Return the verified claims of an answer with their citations, below the line that says so if they are only
-    the closest; none of any other status."""
-    return claims_of(answer) if answer.status == "answered" else []
 
 
 def event(name: str, data: dict[str, Any]) -> str:

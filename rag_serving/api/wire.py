@@ -154,11 +154,8 @@ class BodyLimit:
         await self._app(scope, replayed(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the body, or None if the client left.
-
-        Raises:
-            RequestError: it is too long, comes too slowly, or has two lengths.
-        """
+        """Return the body, or None if the client left. Raises RequestError: it is too long, comes too slowly, or has
+        two lengths."""
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
             raise RequestError(400, "BAD_REQUEST", "a request has Content-Length or Transfer-Encoding, not both")
         max_bytes = self._lower.get(scope["path"], self._max_bytes)

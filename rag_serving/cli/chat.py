@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
@@ -90,14 +90,12 @@ class Chat:
     def take(self, line: str) -> bool:
         """Do what a line says: a command, or a question; return whether the conversation goes on."""
         text = line.strip()
-        if not text:
-            return True
         if text.lower() in ("/quit", "/exit", "/q"):
             return False
         if text.startswith("/"):
             tell("\n".join(self._commanded(text.lower())))
-            return True
-        self._ask(text)
+        elif text:
+            self._ask(text)
         return True
 
     def _commanded(self, name: str) -> Iterator[str]:
@@ -115,6 +113,7 @@ class Chat:
 
     def _ask(self, text: str) -> None:
         from rag_serving.conversations.turns import MOST_TURNS, Conversation, turn_of
+        from rag_serving.text.normalization import fault_of
 
         if said := self._not_offered(text):
             tell(dim(said))
@@ -124,7 +123,9 @@ class Chat:
             tell(link(option.url or "", option.url or ""))
             return
         question = (option.query if option else None) or text
-        if fault := self._fault(question):
+        limit = self.pipeline.config.serving.max_question_chars
+        too_long = f"the question has {len(question)} characters, at most {limit} are read"
+        if fault := too_long if len(question) > limit else fault_of(question):
             complain(fault)
             return
         answer = asked(self.pipeline, self.principal, question, self.filters, Conversation(tuple(self.turns)))
@@ -153,14 +154,6 @@ class Chat:
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
         return options[number - 1] if 0 < number <= len(options) else None
 
-    def _fault(self, question: str) -> str | None:
-        from rag_serving.text.normalization import fault_of
-
-        limit = self.pipeline.config.serving.max_question_chars
-        if len(question) > limit:
-            return f"the question has {len(question)} characters, at most {limit} are read"
-        return fault_of(question)
-
 
 def asked(
     pipeline: Pipeline, principal: Principal, question: str, filters: Filters | None, conversation: Conversation
@@ -184,7 +177,8 @@ def asked(
             return outcome.result()
         except KeyboardInterrupt:
             deadline.cancel()
-            _ended(outcome)
+            with suppress(KeyboardInterrupt):  # it ends in a moment
+                wait([outcome], 1.0)
         except StoppedError:
             pass
         except (AuditUnavailableError, BudgetError, BudgetsAwayError) as error:
@@ -234,8 +228,3 @@ def piped_lines(read: Callable[[int], str] | None = None) -> Iterator[str]:
         while line and not line.endswith("\n"):
             line = read(_LINE_CHARS)
         yield beginning.rstrip("\r\n")
-
-
-def _ended(outcome: Future[Answer]) -> None:
-    with suppress(KeyboardInterrupt):
-        wait([outcome], 1.0)

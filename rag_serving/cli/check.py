@@ -72,11 +72,7 @@ def command(
 
 
 def _read(file: str) -> str:
-    """Return the text of a file.
-
-    Raises:
-        UsageError: it cannot be read, is no text, or is too large.
-    """
+    """Return the text of a file. Raises UsageError: it cannot be read, is no text, or is too large."""
     try:
         content = sys.stdin.buffer.read(MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()[: MOST_BYTES + 1]
         text = content.decode("utf-8-sig")

@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +18,7 @@ from rag_serving.access.bearer_tokens import BearerTokens
 from rag_serving.access.bounded_fetch import KeysDownError
 from rag_serving.access.principals import EVERYONE
 from rag_serving.access.provider import Provider, ProviderDownError
-from rag_serving.access.token_validation import keys_for
+from rag_serving.access.token_validation import Jwk, keys_for
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
@@ -60,7 +61,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield Finding("configuration", "fail", str(error), "see docs/configuration.md")
         return
     yield Finding("configuration", "ok", str(where.absolute()))
-    yield _python()
+    yield Finding("python", "ok", f"{sys.version.split()[0]}, citelock {_version('citelock') or 'not installed'}")
     yield _home(config)
     yield _disk(config)
     for tenant in config.tenants:
@@ -80,8 +81,13 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _tracing(config)
     if config.tenants:
         yield _phases(config)
-    yield _chroma()
-    yield _dagster()
+    chroma, dagster = _version("chromadb"), _version("dagster")
+    yield Finding("chroma", "ok", f"chromadb {chroma}" if chroma else "not installed: dense search is exact, in memory")
+    if dagster:
+        yield Finding("dagster", "ok", f"dagster {dagster}")
+    else:
+        detail = "not installed: this machine serves, it cannot build"
+        yield Finding("dagster", "warn", detail, "pip install 'citelock[assets]'")
     for entry in loaded(CHECKS).values():
         yield from _joined(entry, config)
     yield _serving(config)
@@ -89,10 +95,6 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield look_at(config.serving.oidc)
     if config.serving.jwt is not None:
         yield look_at_issuer(config.serving.jwt)
-
-
-def _python() -> Finding:
-    return Finding("python", "ok", f"{sys.version.split()[0]}, citelock {_version('citelock') or 'not installed'}")
 
 
 def _home(config: Config) -> Finding:
@@ -308,23 +310,6 @@ def _phases(config: Config) -> Finding:
     return Finding("phases", "ok", detail)
 
 
-def _chroma() -> Finding:
-    installed = _version("chromadb")
-    if installed is None:
-        detail = "not installed: dense search is exact, in memory"
-        return Finding("chroma", "ok", detail)
-    return Finding("chroma", "ok", f"chromadb {installed}")
-
-
-def _dagster() -> Finding:
-    installed = _version("dagster")
-    if installed is None:
-        return Finding(
-            "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install 'citelock[assets]'"
-        )
-    return Finding("dagster", "ok", f"dagster {installed}")
-
-
 def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:
     """Yield another package's findings; its failure is one, too."""
     try:
@@ -382,11 +367,8 @@ async def _look_at_keys(tokens: BearerTokens) -> Finding:
         keys = await tokens.keys.all()
     except KeysDownError as error:
         return Finding(_ISSUER, "fail", f"{issuer}: {error}", "mend serving.jwt, or start the issuer")
-    usable = {name for name in tokens.expected.algorithms if keys_for(keys, name, None)}
-    detail = f"{issuer}, {len(keys)} keys for {', '.join(sorted(usable)) or 'no algorithm that is believed'}"
-    if not usable:
-        return Finding(_ISSUER, "fail", detail, "set serving.jwt.algorithms to what the issuer signs with")
-    return Finding(_ISSUER, "ok", detail)
+    mend = "set serving.jwt.algorithms to what the issuer signs with"
+    return _signing(Finding(_ISSUER, "fail", issuer, mend), keys, tokens.expected.algorithms)
 
 
 async def _look(provider: Provider) -> Finding:
@@ -396,10 +378,15 @@ async def _look(provider: Provider) -> Finding:
         keys = await provider.keys()
     except ProviderDownError as error:
         return Finding(_NAME, "fail", f"{settings.issuer}: {error}", "mend serving.oidc.issuer, or start the provider")
-    usable = {name for name in settings.algorithms if keys_for(keys, name, None)}
-    detail = f"{settings.issuer}, {len(keys)} keys for {', '.join(sorted(usable)) or 'no algorithm that is believed'}"
-    if not usable:
-        return Finding(_NAME, "fail", detail, "set serving.oidc.algorithms to what the provider signs with")
-    if not metadata.has_pkce:
-        return Finding(_NAME, "warn", f"{detail}; it does not know PKCE with S256", "see the provider's settings")
-    return Finding(_NAME, "ok", detail)
+    mend = "set serving.oidc.algorithms to what the provider signs with"
+    found = _signing(Finding(_NAME, "fail", settings.issuer, mend), keys, settings.algorithms)
+    if found.state == "ok" and not metadata.has_pkce:
+        return Finding(_NAME, "warn", f"{found.detail}; it does not know PKCE with S256", "see the provider's settings")
+    return found
+
+
+def _signing(failure: Finding, keys: Sequence[Jwk], algorithms: Iterable[str]) -> Finding:
+    """Return which algorithms an issuer has keys for; the failure, with its number of keys, if there are none."""
+    usable = sorted(name for name in set(algorithms) if keys_for(keys, name, None))
+    detail = f"{failure.detail}, {len(keys)} keys for {', '.join(usable) or 'no algorithm that is believed'}"
+    return Finding(failure.name, "ok", detail) if usable else replace(failure, detail=detail)

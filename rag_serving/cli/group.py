@@ -31,10 +31,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "add": ("rag_serving.cli.uploads:add", "Put files into an upload inbox."),
     "chat": ("rag_serving.cli.chat:command", "Ask in a conversation: a question may lean on those before it."),
     "check": ("rag_serving.cli.check:command", "Check a text against the pages: what stands there, what contradicts."),
-    "generations": (
-        "rag_serving.cli.generations:app",
-        "List, show, roll back, verify or repair generations.",
-    ),
+    "generations": ("rag_serving.cli.generations:app", "List, show, roll back, verify or repair generations."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
@@ -97,7 +94,8 @@ class JoinedCommands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in self.modules:
             target, summary = self.modules[cmd_name]
-            return Later(cmd_name, summary, lambda: _load(target))
+            module, _, name = target.partition(":")
+            return Later(cmd_name, summary, lambda: getattr(import_module(module), name))
         own = super().get_command(ctx, cmd_name)
         if not own and (entry := _installed(self.prefix).get(cmd_name)):  # every installed package is looked at
             return Later(cmd_name, _HELP.get(entry.name, f"From {entry.value}."), entry.load)
@@ -142,7 +140,8 @@ class Commands(JoinedCommands):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from None
         except Exception as error:
-            if _is_of_typer(error) or os.environ.get("CITELOCK_DEBUG"):
+            is_told = type(error).__module__.startswith(("typer", "click"))  # wrong arguments, `Exit`, `Abort`
+            if is_told or os.environ.get("CITELOCK_DEBUG"):
                 raise
             complain(_told(error))
             raise typer.Exit(WRONG_USAGE if type(error).__name__ in _USAGE_ERRORS else FAILED) from None
@@ -176,16 +175,6 @@ def _command(name: str, loaded: Any) -> Any:
 def _installed(prefix: str) -> Mapping[str, EntryPoint]:
     named = {name.removeprefix(prefix): entry for name, entry in loaded(ENTRY_POINTS).items()}
     return {name: entry for name, entry in named.items() if entry.name == prefix + name and "." not in name}
-
-
-def _load(target: str) -> Any:
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
-
-
-def _is_of_typer(error: Exception) -> bool:
-    """Return whether Typer reports this error itself: wrong arguments, `Exit`, `Abort`."""
-    return type(error).__module__.startswith(("typer", "click"))
 
 
 def _told(error: Exception) -> str:

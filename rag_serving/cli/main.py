@@ -101,10 +101,7 @@ def ask(
         Literal["text", "markdown", "json", "csv"],
         typer.Option("--format", help="How the answer is printed; csv: the members of a set."),
     ] = "text",
-    as_of: Annotated[
-        str,
-        typer.Option("--as-of", help="Ask a kept generation: its id, or a date (2026-02-09)."),
-    ] = "",
+    as_of: Annotated[str, typer.Option("--as-of", help="Ask a kept generation: its id, or a date (2026-02-09).")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the same as --format json.")] = False,
 ) -> None:
     """Answer a question with verified citations.

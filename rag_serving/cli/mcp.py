@@ -14,8 +14,7 @@ from rag_serving.config.loading import config_path
 from rag_serving.plugins import require
 
 Http = Annotated[
-    int | None,
-    typer.Option("--http", min=0, max=65535, metavar="PORT", help="Serve over HTTP at this port, at /mcp."),
+    int | None, typer.Option("--http", min=0, max=65535, metavar="PORT", help="Serve over HTTP at this port, at /mcp.")
 ]
 Editor = Annotated[
     bool, typer.Option("--editor", help="Offer the tools that write as well: contexts, and indexing anew with them.")

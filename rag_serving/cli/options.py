@@ -48,10 +48,8 @@ class FolderIndex(NamedTuple):
 def indexed(docs: Path | None, config: Path | None, is_whole: bool = False) -> Iterator[Path | None]:
     """Yield the configuration of a folder, whose index is made first if it is missing; else the given one.
 
-    Where many vectors are missing, and not all is wanted first, they are made after what is done with it.
-
-    Raises:
-        UsageError: both are given, or there is nothing to index.
+    Where many vectors are missing, and not all is wanted first, they are made after what is done with it. Raises
+    UsageError: both are given, or there is nothing to index.
     """
     index = _index(docs, config, is_whole)
     yield index.config
@@ -80,11 +78,8 @@ def _index(docs: Path | None, config: Path | None, is_whole: bool) -> FolderInde
 
 
 def chosen_tenant(config: Config, name: str | None) -> str:
-    """Return the tenant of this name, or the only one.
-
-    Raises:
-        ConfigError: it is not configured, or there are several.
-    """
+    """Return the tenant of this name, or the only one. Raises ConfigError: it is not configured, or there are
+    several."""
     from rag_serving.access.principals import choose_tenant
     from rag_serving.config.loading import ConfigError
 
@@ -101,10 +96,7 @@ _PAGES_S = 1.5  # that a command waits for the pages of what is cited: its proce
 @contextmanager
 def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
     """Yield the pipeline of a tenant. `asks`: record its questions, and open the model in parallel with the imports.
-
-    Raises:
-        ConfigError: the configuration cannot be used, or lacks the tenant.
-    """
+    Raises ConfigError: the configuration cannot be used, or lacks the tenant."""
     from rag_serving.config.loading import load_config
     from rag_serving.models.lazy_embedder import open_guarded
 
@@ -179,13 +171,9 @@ def with_access_note(pipeline: Pipeline, principal: Principal, noted: Noted) -> 
         return noted
     if readable == total:
         return noted
-    notes = [access_note(principal, readable, total), *(noted.notes or ())]
-    return replace(noted, notes=tuple(note for note in notes if note != NOTHING_READABLE))
-
-
-def access_note(principal: Principal, readable: int, total: int) -> str:
-    """Return the note: `0 of 210 passages are readable for you (`--user` and `--group` say who asks)`."""
     counts = f"{readable:,} of {total:,} passages are readable for"
-    if not principal.names:
-        return f"{counts} you (`--user` and `--group` say who asks)"
-    return f"{counts} {', '.join(sorted(principal.names))} (`citelock readers explain PAGE` says why)"
+    note = f"{counts} you (`--user` and `--group` say who asks)"
+    if principal.names:
+        note = f"{counts} {', '.join(sorted(principal.names))} (`citelock readers explain PAGE` says why)"
+    notes = [note, *(noted.notes or ())]
+    return replace(noted, notes=tuple(note for note in notes if note != NOTHING_READABLE))

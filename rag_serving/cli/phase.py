@@ -20,24 +20,16 @@ if TYPE_CHECKING:
 
 RECENT_S = 3600.0
 """Seconds over which answered questions are counted."""
-SEARCHES = {
-    3: "words and meaning",
-    2: "chunks by keywords",
-    1: "documents by keywords",
-}
+SEARCHES = {3: "words and meaning", 2: "chunks by keywords", 1: "documents by keywords"}
 """What each phase searches."""
 
 
 @dataclass(frozen=True)
 class TenantPhase:
-    """The phase of one tenant.
-
-    Attributes:
-        phase: the configured one; None if retrieval is switched off.
-        why: what sets it: a key of the configuration, a variable of the environment, or the default.
-        canary: what is tried out on some questions; empty if nothing is.
-        answered: questions of the last hour by the phase that answered them; None if telemetry cannot say.
-    """
+    """The phase of one tenant. `phase`: the configured one; None if retrieval is switched off. `why`: what sets it: a
+    key of the configuration, a variable of the environment, or the default. `canary`: what is tried out on some
+    questions; empty if nothing is. `answered`: questions of the last hour by the phase that answered them; None if
+    telemetry cannot say."""
 
     tenant: str
     phase: int | None
@@ -72,7 +64,10 @@ class TenantPhase:
         if self.answered is None:
             parts.append("telemetry cannot say what answered")
         elif self.answered:
-            counts = (f"{count:,} {_named(phase)}" for phase, count in self.answered.items())
+            counts = (
+                f"{count:,} {f'in phase {phase}' if phase else 'without a phase'}"
+                for phase, count in self.answered.items()
+            )
             parts.append(f"last hour: {', '.join(counts)}")
         else:
             parts.append("no question in the last hour")
@@ -145,7 +140,3 @@ def _answered(config: Config, tenant: str) -> dict[int | None, int] | None:
             return answered_in(engine, tenant, time.time() - RECENT_S)
     except TelemetryError:
         return None
-
-
-def _named(phase: int | None) -> str:
-    return f"in phase {phase}" if phase else "without a phase"

@@ -132,7 +132,8 @@ def answer_lines(answer: Answer, explaining: str = "--explain") -> Iterator[str]
     if answer.passages is not None and answer.decision:
         yield dim(f"decided: {answer.decision.action}: {answer.decision.reason}")
     if answer.passages is not None and "confidence" in answer.gates:
-        yield from ("", dim(confidence_line(answer)), *rejected_lines(answer.rejected))
+        told = "confidence {confidence:.2f} of {min_confidence:.2f}".format_map(answer.gates)
+        yield from ("", dim(f"{told}: {scores_line(answer.features)}"), *rejected_lines(answer.rejected))
     if answer.receipt_id:
         commands = "citelock receipt verify ID, citelock feedback ID helpful"
         yield from ("", dim(f"receipt {answer.receipt_id}  ({commands})"))
@@ -169,12 +170,6 @@ def refusal_lines(refusal: Refusal, explaining: str) -> Iterator[str]:
     if best := refusal.best:
         yield dim(f"nearest: “{best.sentence}”{f' ({best.reason})' if best.reason else ''}")
         yield dim(f"    {best.title}, {best.url}")
-
-
-def confidence_line(answer: Answer) -> str:
-    """Return how confident the best sentence is, what it needs, and what spoke for it."""
-    told = "confidence {confidence:.2f} of {min_confidence:.2f}".format_map(answer.gates)
-    return f"{told}: {scores_line(answer.features)}"
 
 
 def rejected_lines(rejected: Sequence[Mapping[str, Any]]) -> Iterator[str]:

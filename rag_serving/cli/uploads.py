@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,35 +20,19 @@ if TYPE_CHECKING:
     from rag_serving.documents.inbox import Deletion, Entry, Inbox
 
 
-def inboxes_named(config: Config, source: str | None, tenant: str | None) -> list[Inbox]:
-    """Return the inboxes that are meant: all of the tenant, or of the installation, or the one of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
+def inboxes_named(config: Config, source: str | None, tenant: str | None, one: bool = False) -> list[Inbox]:
+    """Return the inboxes that are meant: all of the tenant, or of the installation, or the one of this name. Raises
+    UsageError: there is none, or there are several where `one` is wanted."""
     from rag_serving.documents.inbox import inboxes_of
 
     tenants = [tenant] if tenant else sorted(config.tenants)
     inboxes = {inbox.key: inbox for name in tenants for inbox in inboxes_of(config, name)}
     if not inboxes:
         raise UsageError("the configuration has no upload inbox: add a source of kind `files` without `path`")
-    if source is None:
-        return list(inboxes.values())
-    if source not in inboxes:
-        raise _several(inboxes)
-    return [inboxes[source]]
-
-
-def chosen_inbox(config: Config, source: str | None, tenant: str | None) -> Inbox:
-    """Return the one inbox that is meant.
-
-    Raises:
-        UsageError: there is none, or several and none is named.
-    """
-    inboxes = inboxes_named(config, source, tenant)
-    if len(inboxes) > 1:
-        raise _several([inbox.key for inbox in inboxes])
-    return inboxes[0]
+    chosen = [inbox for key, inbox in inboxes.items() if source in (None, key)]
+    if not chosen or (one and len(chosen) > 1):
+        raise UsageError(f"name the inbox with --source; there are: {', '.join(inboxes)}")
+    return chosen
 
 
 def document_line(entry: Entry) -> str:
@@ -59,11 +43,7 @@ def document_line(entry: Entry) -> str:
 
 
 def build_inbox(ctx: typer.Context, source: str, config: Path | None) -> None:
-    """Run `citelock build` of an inbox.
-
-    Raises:
-        UsageError: this machine does not build.
-    """
+    """Run `citelock build` of an inbox. Raises UsageError: this machine does not build."""
     root: Any = ctx.find_root()
     found = root.command.get_command(root, "build")
     if found is None:
@@ -71,10 +51,6 @@ def build_inbox(ctx: typer.Context, source: str, config: Path | None) -> None:
     arguments = [source, *(["--config", str(config)] if config else [])]
     with found.make_context("build", arguments, parent=root) as context:
         context.command.invoke(context)
-
-
-def _several(names: Iterable[str]) -> UsageError:
-    return UsageError(f"name the inbox with --source; there are: {', '.join(names)}")
 
 
 _BLOCK = 1024**2
@@ -112,7 +88,7 @@ def add(
     if replace and len(files) > 1:
         raise UsageError("--replace takes one file: the new version of the document")
     settings = load_config(config)
-    inbox = chosen_inbox(settings, source, tenant)
+    inbox = inboxes_named(settings, source, tenant, one=True)[0]
     wanted = None if replace and not readers else _readers(inbox, readers)
     entries, failed = [], 0
     owner = settings.sources[inbox.key].tenant
@@ -139,11 +115,8 @@ def add(
 
 
 def _readers(inbox: Inbox, readers: list[str] | None) -> str:
-    """Return the reader class that is meant.
-
-    Raises:
-        UsageError: it is not said who may read the files, or not in a form that is understood.
-    """
+    """Return the reader class that is meant. Raises UsageError: it is not said who may read the files, or not in a form
+    that is understood."""
     from rag_serving.access.principals import EVERYONE
     from rag_serving.documents.inbox import GrantError, named_class
 
@@ -158,13 +131,9 @@ def _readers(inbox: Inbox, readers: list[str] | None) -> str:
 
 
 def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config: Config) -> Entry:
-    """Return the document that a file became; `wanted` are its readers and the document that it replaces.
-
-    Raises:
-        OSError: the file cannot be read, or kept.
-        KindError: it is of no kind that is read.
-        UsageError: it is empty or too large, the inbox is full, or lacks the document to replace.
-    """
+    """Return the document that a file became; `wanted` are its readers and the document that it replaces. Raises
+    OSError: the file cannot be read, or kept; KindError: it is of no kind that is read; UsageError: it is empty or too
+    large, the inbox is full, or lacks the document to replace."""
     from rag_serving.documents.inbox import NoSuchDocumentError, TooManyDocumentsError, Upload
     from rag_serving.hooks import of_upload, record
 

@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -41,18 +41,18 @@ def grantable(principal: Principal) -> list[str]:
 
 
 def granted(principal: Principal, asked: str | None) -> str | None:
-    """Return the reader class of the field `readers`; None if it is empty.
-
-    Args:
-        principal: the uploader.
-        asked: `everyone`, one principal, or a JSON list of them.
-
-    Raises:
-        GrantError: it is malformed, or names readers that the caller may not grant.
-    """
+    """Return the reader class of the field `readers`; None if it is empty. `asked`: `everyone`, one principal, or a
+    JSON list of them. Raises GrantError: it is malformed, or names readers that the caller may not grant."""
     if asked is None or not asked.strip():
         return None
-    names = _listed(asked.strip())
+    names = [asked.strip()]
+    if names[0].startswith("["):
+        try:
+            names = json.loads(names[0][:MAX_CHARS])
+        except (ValueError, RecursionError):
+            raise GrantError("`readers` is neither everyone nor a JSON list") from None
+        if not all(isinstance(name, str) for name in names) or len(names) > MAX_READERS:
+            raise GrantError(f"`readers` is a list of at most {MAX_READERS} names")
     allowed = set(grantable(principal))
     if not names or not allowed.issuperset(names):
         raise GrantError("`readers` may be everyone, or a list of your own groups and yourself: see GET /v1/documents")
@@ -72,27 +72,12 @@ def class_of(names: Sequence[str]) -> str:
 
 
 def named_class(names: Sequence[str]) -> str:
-    """Return the reader class of alternatives that a person with access to the machine names.
-
-    Raises:
-        GrantError: one is neither everyone nor a group or user.
-    """
+    """Return the reader class of alternatives that a person with access to the machine names. Raises GrantError: one is
+    neither everyone nor a group or user."""
     for name in names:
         if name != EVERYONE and not (name.startswith(("group:", "user:")) and name.isprintable()):
             raise GrantError(f"reader {name!r} is neither everyone nor group:NAME or user:NAME")
     return class_of(names)
-
-
-def _listed(asked: str) -> list[str]:
-    if not asked.startswith("["):
-        return [asked]
-    try:
-        names: list[str] = json.loads(asked[:MAX_CHARS])
-    except (ValueError, RecursionError):
-        raise GrantError("`readers` is neither everyone nor a JSON list") from None
-    if not all(isinstance(name, str) for name in names) or len(names) > MAX_READERS:
-        raise GrantError(f"`readers` is a list of at most {MAX_READERS} names")
-    return names
 
 
 Stage = Literal["extracting", "chunking", "embedding", "published", "failed", "excluded"]
@@ -222,6 +207,9 @@ class Upload:
     by: str | None = None
 
 
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+
 class Inbox:
     """The documents of one source of kind `files` without a path."""
 
@@ -240,7 +228,7 @@ class Inbox:
     def entries(self) -> dict[str, Entry]:
         """Return all documents by id, deleted ones that are still published included."""
         states = self.files.read_states()
-        return {name: self._entry(one, _state(states.get(name))) for name, one in self._documents().items()}
+        return {name: self._entry(one, _parsed(ReadState, states.get(name))) for name, one in self._documents().items()}
 
     def entries_for(self, principal: Principal | None) -> dict[str, Entry]:
         """Return the documents that a caller may read; None: the owner of this machine, and so all documents."""
@@ -251,19 +239,10 @@ class Inbox:
         return {name: entry for name, entry in self.entries().items() if satisfies(principal, entry.readers)}
 
     def receive(self, principal: Principal | None, upload: Upload, most: int) -> Entry:
-        """Store an upload as a new document, as a new version of one, or not at all if it exists already.
-
-        Args:
-            principal: the uploader; None: the owner of this machine, and so of all documents.
-            upload: the received file.
-            most: the inbox's capacity in documents.
-
-        Raises:
-            KindError: the file's format is not supported.
-            NoSuchDocumentError: the document to replace does not exist for the caller.
-            TooManyDocumentsError: the inbox is full.
-            OSError: the disk refused the file.
-        """
+        """Store an upload as a new document, as a new version of one, or not at all if it exists already. `principal`:
+        the uploader; None: the owner of this machine, and so of all documents. `most`: the inbox's capacity in
+        documents. Raises KindError: the file's format is not supported; NoSuchDocumentError: the document to replace
+        does not exist for the caller; TooManyDocumentsError: the inbox is full; OSError: the disk refused the file."""
         name = safe_name(upload.name)
         kind = kind_of(name, upload.spool.head)
         with self.files.lock():
@@ -280,11 +259,8 @@ class Inbox:
         return self._entry(document, before.state if before else None)
 
     def delete(self, principal: Principal | None, document_id: str) -> Entry:
-        """Mark a document as deleted for a caller (`entries_for`); the next build removes it. Idempotent.
-
-        Raises:
-            NoSuchDocumentError: the caller sees no such document.
-        """
+        """Mark a document as deleted for a caller (`entries_for`); the next build removes it. Idempotent. Raises
+        NoSuchDocumentError: the caller sees no such document."""
         with self.files.lock():
             entry = self.entries_for(principal).get(document_id)
             if entry is None:
@@ -310,7 +286,7 @@ class Inbox:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:32] if facts else None
 
     def _documents(self) -> dict[str, UploadedDocument]:
-        return self.files.read_documents(_document)
+        return self.files.read_documents(partial(_parsed, UploadedDocument))
 
     def _before(self, principal: Principal | None, upload: Upload, entries: dict[str, Entry]) -> Entry | None:
         """Return the document that an upload is of: the one it names, or one of the same bytes, name and readers."""
@@ -372,16 +348,9 @@ def _files_of(folder: Path) -> DocumentFiles:
     return DocumentFiles(folder)
 
 
-def _document(value: object) -> UploadedDocument | None:
+def _parsed(model: type[Parsed], value: object) -> Parsed | None:
     try:
-        return UploadedDocument.model_validate(value)
-    except ValidationError:
-        return None
-
-
-def _state(value: object) -> ReadState | None:
-    try:
-        return ReadState.model_validate(value) if value is not None else None
+        return model.model_validate(value)
     except ValidationError:
         return None
 
@@ -421,10 +390,7 @@ class Deletion(BaseModel):
 
 def write_deletion(store: Store, inbox: Inbox, entry: Entry, generation: str | None, kept_in: list[str]) -> None:
     """Write the record of a document that no published passage, no row of its source and no upload shows any more.
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
+    Raises SecretError: the installation's secret cannot be used."""
     document, now = entry.document, datetime.now(UTC)
     record = Deletion(
         document_id=document.document_id,

@@ -24,7 +24,8 @@ def safe_name(name: str) -> str:
 
     A longer one is cut before its ending. One of which nothing is left is `document`.
     """
-    own = (name if len(name) < 16 * MAX_CHARS else _ends(name)).replace("\\", "/").rpartition("/")[2]
+    shortened = name if len(name) < 16 * MAX_CHARS else name[: 8 * MAX_CHARS] + name[-8 * MAX_CHARS :]
+    own = shortened.replace("\\", "/").rpartition("/")[2]
     kept = "".join(" " if char.isspace() else char for char in own if char.isspace() or _is_shown(char))
     plain = _SPACES.sub(" ", unicodedata.normalize("NFC", kept)).strip(" .")
     return _cut(plain or NAMELESS)
@@ -32,10 +33,6 @@ def safe_name(name: str) -> str:
 
 def _is_shown(char: str) -> bool:
     return char in _JOINERS or unicodedata.category(char) not in _HIDDEN
-
-
-def _ends(name: str) -> str:
-    return name[: 8 * MAX_CHARS] + name[-8 * MAX_CHARS :]
 
 
 def _cut(name: str) -> str:
@@ -181,54 +178,38 @@ DOCUMENT_KINDS: frozenset[str] = frozenset(
 )
 """Kinds of files that are documents of their own wherever they lie, not parts of other pages."""
 
-_EXTENSIONS: dict[Kind, str] = {
-    "plain": "txt text log tex srt adoc asciidoc asc",
-    "markdown": "md markdown",
-    "html": "html htm xhtml",
-    "table": "csv tsv",
-    "rst": "rst",
-    "pdf": "pdf",
-    "docx": "docx dotx",
-    "pptx": "pptx potx ppsx",
-    "xlsx": "xlsx xltx",
-    "odt": "odt ott",
-    "ods": "ods ots",
-    "odp": "odp otp",
-    "rtf": "rtf",
-    "epub": "epub",
-    "email": "eml",
-    "outlook": "msg",
-    "image": "png jpg jpeg tif tiff",
-    "archive": "zip",
-    "code": "json jsonl yaml yml xml xsd xsl xslt wsdl toml ini cfg conf properties sql py pyi js mjs ts jsx tsx java "
-    "kt kts scala groovy gradle go rs rb php pl lua r jl c h cc cpp hpp cs fs swift m sh bash zsh ps1 bat cmd "
-    "css scss less vue proto thrift graphql tf hcl diff patch dockerfile makefile puml plantuml mmd",
+_OFFICE, _OPEN = "application/vnd.openxmlformats-officedocument", "application/vnd.oasis.opendocument"
+# Media type, what a file of the kind is called, and the endings of names. Pictures have several media types.
+_KINDS: dict[Kind, tuple[str, str, str]] = {
+    "plain": ("text/plain", "", "txt text log tex srt adoc asciidoc asc"),
+    "markdown": ("text/markdown", "", "md markdown"),
+    "html": ("text/html", "", "html htm xhtml"),
+    "table": ("text/csv", "", "csv tsv"),
+    "rst": ("text/x-rst", "", "rst"),
+    "pdf": ("application/pdf", "a PDF", "pdf"),
+    "docx": (f"{_OFFICE}.wordprocessingml.document", "a Word document", "docx dotx"),
+    "pptx": (f"{_OFFICE}.presentationml.presentation", "a PowerPoint presentation", "pptx potx ppsx"),
+    "xlsx": (f"{_OFFICE}.spreadsheetml.sheet", "an Excel workbook", "xlsx xltx"),
+    "odt": (f"{_OPEN}.text", "an OpenDocument text", "odt ott"),
+    "ods": (f"{_OPEN}.spreadsheet", "an OpenDocument spreadsheet", "ods ots"),
+    "odp": (f"{_OPEN}.presentation", "an OpenDocument presentation", "odp otp"),
+    "rtf": ("application/rtf", "an RTF document", "rtf"),
+    "epub": ("application/epub+zip", "an EPUB book", "epub"),
+    "email": ("message/rfc822", "", "eml"),
+    "outlook": ("application/vnd.ms-outlook", "a message of Outlook", "msg"),
+    "image": ("", "a picture", "png jpg jpeg tif tiff"),
+    "archive": ("application/zip", "a zip archive", "zip"),
+    "code": (
+        "text/plain",
+        "",
+        "json jsonl yaml yml xml xsd xsl xslt wsdl toml ini cfg conf properties sql py pyi js mjs ts jsx tsx java "
+        "kt kts scala groovy gradle go rs rb php pl lua r jl c h cc cpp hpp cs fs swift m sh bash zsh ps1 bat cmd "
+        "css scss less vue proto thrift graphql tf hcl diff patch dockerfile makefile puml plantuml mmd",
+    ),
 }
-KINDS = MappingProxyType({name: kind for kind, names in _EXTENSIONS.items() for name in names.split()})
+KINDS = MappingProxyType({name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()})
 ACCEPTS: tuple[str, ...] = tuple(f".{name}" for name in KINDS)
 """The endings that are read, as a file dialogue takes them."""
-_OFFICE = "application/vnd.openxmlformats-officedocument"
-_OPEN = "application/vnd.oasis.opendocument"
-_MEDIA_TYPES: dict[Kind, str] = {
-    "plain": "text/plain",
-    "markdown": "text/markdown",
-    "html": "text/html",
-    "table": "text/csv",
-    "code": "text/plain",
-    "rst": "text/x-rst",
-    "pdf": "application/pdf",
-    "docx": f"{_OFFICE}.wordprocessingml.document",
-    "pptx": f"{_OFFICE}.presentationml.presentation",
-    "xlsx": f"{_OFFICE}.spreadsheetml.sheet",
-    "odt": f"{_OPEN}.text",
-    "ods": f"{_OPEN}.spreadsheet",
-    "odp": f"{_OPEN}.presentation",
-    "rtf": "application/rtf",
-    "epub": "application/epub+zip",
-    "email": "message/rfc822",
-    "outlook": "application/vnd.ms-outlook",
-    "archive": "application/zip",
-}
 _HEAD = 4096
 _PDF_WITHIN = 1024  # bytes; ISO 32000-1, annex H, note 13
 _HTML = re.compile(
@@ -304,14 +285,8 @@ def is_document_name(name: str) -> bool:
 
 def kind_of(name: str, head: bytes) -> Kind:
     """Return a file's apparent kind, by its first bytes and then by its name; `kind_in` decides by the whole content.
-
-    Args:
-        name: the file's name; it decides among kinds of text, and about containers whose head is inconclusive.
-        head: the first 4,096 bytes, or fewer.
-
-    Raises:
-        KindError: the format is not supported, or contradicts the name.
-    """
+    `name`: the file's name; it decides among kinds of text, and about containers whose head is inconclusive. `head`:
+    the first 4,096 bytes, or fewer. Raises KindError: the format is not supported, or contradicts the name."""
     if head.startswith(ZIP_HEADS):
         return _zip_by_head(name, head)
     if head.startswith(OLE_HEAD):
@@ -320,12 +295,9 @@ def kind_of(name: str, head: bytes) -> Kind:
 
 
 def kind_in(name: str, content: bytes) -> Kind:
-    """Return a file's kind, by its whole content; its name decides among kinds of text only.
-
-    Raises:
-        KindError: the format is not supported, or contradicts the name.
-        BrokenFileError: the format is supported, but the file cannot be read.
-    """
+    """Return a file's kind, by its whole content; its name decides among kinds of text only. Raises KindError: the
+    format is not supported, or contradicts the name; BrokenFileError: the format is supported, but the file cannot be
+    read."""
     if content.startswith(ZIP_HEADS):
         return _zip(name, content)
     if content.startswith(OLE_HEAD):
@@ -338,7 +310,7 @@ def _bare(name: str, head: bytes) -> Kind:
     if (found := _by_signature(head, named in TEXT_KINDS)) is not None:
         return found
     if named is not None and named not in TEXT_KINDS and named != "email":
-        raise KindError(f"it is not {_ARTICLES.get(named, named)}, whatever its name says")
+        raise KindError(f"it is not {_KINDS[named][1] or named}, whatever its name says")
     if b"\x00" in head and not head.startswith(_UTF16):
         raise KindError(foreign(head) or ("it is not text, whatever its name says" if named else _NOT_READ))
     if named in (None, "plain") and _is_email(head):
@@ -350,24 +322,6 @@ def _bare(name: str, head: bytes) -> Kind:
     if named in (None, "plain") and _HTML.match(head):
         return "html"
     return named or "plain"
-
-
-_ARTICLES = MappingProxyType(
-    {
-        "pdf": "a PDF",
-        "docx": "a Word document",
-        "pptx": "a PowerPoint presentation",
-        "xlsx": "an Excel workbook",
-        "odt": "an OpenDocument text",
-        "ods": "an OpenDocument spreadsheet",
-        "odp": "an OpenDocument presentation",
-        "rtf": "an RTF document",
-        "epub": "an EPUB book",
-        "outlook": "a message of Outlook",
-        "image": "a picture",
-        "archive": "a zip archive",
-    }
-)
 
 
 def _by_signature(head: bytes, is_named_text: bool) -> Kind | None:
@@ -432,7 +386,7 @@ def _office(names: list[str]) -> Kind:
 
 
 def _by_media_type(media: str) -> Kind | None:
-    if media == _MEDIA_TYPES["epub"]:
+    if media == _KINDS["epub"][0]:
         return "epub"
     if not media.startswith(f"{_OPEN}."):
         return None
@@ -469,4 +423,4 @@ def _refuse_macros(name: str) -> None:
 
 def media_type(kind: str) -> str:
     """Return the media type of a kind; of a picture's that of any file, because there are several."""
-    return _MEDIA_TYPES.get(kind, "application/octet-stream")  # type: ignore[call-overload, no-any-return]
+    return _KINDS.get(kind, ("", "", ""))[0] or "application/octet-stream"  # type: ignore[call-overload]

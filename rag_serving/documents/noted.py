@@ -35,10 +35,8 @@ class NotedPages:
     def note(self, page_ids: Collection[str]) -> None:
         """Note pages by id, or EVERYTHING.
 
-        Noted pages need not be noted again: a sync takes its notes before it reads any page.
-
-        Raises:
-            OSError: the disk does not take it.
+        Noted pages need not be noted again: a sync takes its notes before it reads any page. Raises OSError: the disk
+        does not take it.
         """
         there = _names(self._new)
         if EVERYTHING in there:
@@ -71,11 +69,12 @@ class NotedPages:
     def progress(self) -> Mapping[str, Any] | None:
         """Return how far a sync of everything is; None if none is due."""
         with suppress(StoreError):
-            return read_json(self._progress) if self._progress.exists() else self._waiting()
+            if self._progress.exists():
+                progress: Mapping[str, Any] = read_json(self._progress)
+                return progress
+            if EVERYTHING in _names(self._new) | _names(self._taken):
+                return {"step": "waiting"}
         return None
-
-    def _waiting(self) -> Mapping[str, Any] | None:
-        return {"step": "waiting"} if EVERYTHING in _names(self._new) | _names(self._taken) else None
 
     def mark(self) -> str | None:
         """Return how much is noted, with a digest that is another one for other notes; None if nothing is."""

@@ -47,11 +47,8 @@ def write_frame(stream: IO[bytes], frame: Frame) -> None:
 
 
 def read_frame(stream: IO[bytes], most: int) -> Frame | None:
-    """Return the next frame, None at the end of the stream.
-
-    Raises:
-        WireError: it is broken, or larger than `most` bytes.
-    """
+    """Return the next frame, None at the end of the stream. Raises WireError: it is broken, or larger than `most`
+    bytes."""
     head = stream.read(_HEAD.size)
     if not head:
         return None
@@ -188,11 +185,8 @@ class Child:
         self._ending: Callable[[], object] = lambda: None
 
     def ask(self, request: Frame, progress: Progress | None = None) -> Frame:
-        """Return the answer; `progress` receives the child's reports.
-
-        Raises:
-            ParseError: the child failed, with its reason; the next request starts a new process.
-        """
+        """Return the answer; `progress` receives the child's reports. Raises ParseError: the child failed, with its
+        reason; the next request starts a new process."""
         with self._turn:
             process = self._process = self._process or self._started()
             try:

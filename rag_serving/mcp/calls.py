@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio.to_thread
 from mcp.server.mcpserver import Context
@@ -48,16 +48,8 @@ class Caller:
     second time, by the response and by the thread. Raises ToolError where none is left."""
 
 
-class Callers(Protocol):
-    """Callers, by the transport's data on a request."""
-
-    def __call__(self, request: Any) -> Caller:
-        """Return the caller. `request`: the HTTP request, None on standard input.
-
-        Raises:
-            ToolError: the caller has no access.
-        """
-        ...
+Callers = Callable[[Any], Caller]
+"""Return the caller by the HTTP request, None on standard input. Raises ToolError: the caller has no access."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +82,14 @@ class Calls:
         self._callers = callers
 
     async def run(self, context: Context, work: Callable[[Caller], Result]) -> Result:
-        """Return the result of some work in a thread; it stops once nobody waits for it.
-
-        Raises:
-            ToolError: the work failed with an error meant for the caller.
-        """
+        """Return the result of some work in a thread; it stops once nobody waits for it. Raises ToolError: the work
+        failed with an error meant for the caller."""
         caller = self.caller(context)
         return await _in_thread(caller, lambda: work(caller))
 
     async def answer(self, context: Context, work: Callable[[Caller, Listen], Result]) -> Result:
-        """Return the same for work that reports progress; it takes one of the slots for answers.
-
-        Raises:
-            ToolError: the work failed with an error meant for the caller, or no slot is free.
-        """
+        """Return the same for work that reports progress; it takes one of the slots for answers. Raises ToolError: the
+        work failed with an error meant for the caller, or no slot is free."""
         caller, progress = self.caller(context), _Progress(context)
         ended = caller.take_slot()
         reporting = asyncio.create_task(progress.report())
@@ -193,11 +179,8 @@ async def _in_own_thread(caller: Caller, work: Callable[[], Result], ended: Rele
 
 
 def _within_deadline(caller: Caller, work: Callable[[], Result]) -> Result:
-    """Return the result of some work that ends by the caller's deadline.
-
-    Raises:
-        ToolError: the work failed with an error meant for the caller.
-    """
+    """Return the result of some work that ends by the caller's deadline. Raises ToolError: the work failed with an
+    error meant for the caller."""
     with within(caller.deadline):
         try:
             return work()

@@ -117,17 +117,16 @@ class ReadingTools:
                 row = _row_of(view, passage_id)
                 chunk = view.chunks([row])[0]
                 before, after = _beside(view, chunk, -1), _beside(view, chunk, 1)
-                return passage_of(chunk, (before[-_AROUND_CHARS:], after[:_AROUND_CHARS]), _read_beside(view, row))
+                earlier, later = view.around(row)  # as one reads
+                beside = (passage_id_of(earlier[0]) if earlier else None, passage_id_of(later[0]) if later else None)
+                return passage_of(chunk, (before[-_AROUND_CHARS:], after[:_AROUND_CHARS]), beside)
 
         return await self._calls.run(context, work)
 
 
 def bounded(text: str, caller: Caller) -> str:
-    """Return a question or query without outer white space.
-
-    Raises:
-        ToolError: it is empty, or longer than questions may be.
-    """
+    """Return a question or query without outer white space. Raises ToolError: it is empty, or longer than questions may
+    be."""
     text, limit = text.strip(), caller.pipeline.config.serving.max_question_chars
     if not text:
         raise ToolError("the question is empty")
@@ -162,13 +161,12 @@ def page_of(view: ReaderView, page_id: str) -> Document | None:
 
 def _section_text(section: dict[str, Any]) -> str:
     """Return a section with its heading; a passage stored elsewhere is replaced by its location."""
-    heading = f"{'#' * min(section['level'] + 1, 6)} {section['heading']}"
-    texts = [chunk["text"] or _elsewhere(chunk["missing"]) for chunk in section["chunks"]]
+    heading, texts = f"{'#' * min(section['level'] + 1, 6)} {section['heading']}", []
+    for chunk in section["chunks"]:
+        missing = chunk["missing"]
+        place = f"[{missing['text']} {missing['title']}: {for_link(missing['url'])}]" if missing else ""
+        texts.append(chunk["text"] or place)
     return "\n\n".join([heading, *texts] if section["heading"] else texts)
-
-
-def _elsewhere(missing: dict[str, str] | None) -> str:
-    return f"[{missing['text']} {missing['title']}: {for_link(missing['url'])}]" if missing else ""
 
 
 def _surroundings(view: ReaderView, chunk_id: str) -> Document | None:
@@ -192,11 +190,8 @@ def _beside(view: ReaderView, chunk: Chunk, direction: int) -> str:
 
 
 def _row_of(view: ReaderView, passage_id: str) -> int:
-    """Return the row of a passage by the id of its chunk, or by its place in a book.
-
-    Raises:
-        ToolError: the caller may read none of that id, or several books have it.
-    """
+    """Return the row of a passage by the id of its chunk, or by its place in a book. Raises ToolError: the caller may
+    read none of that id, or several books have it."""
     row = view.row_of(passage_id)
     rows = view.rows_of_passage(passage_id) if row is None else [row]
     if not rows:
@@ -205,8 +200,3 @@ def _row_of(view: ReaderView, passage_id: str) -> int:
         chunks = ", ".join(view.chunk_ids(rows)[:_BOOKS_NAMED])
         raise ToolError(f"several books have this passage; ask for one of them by its chunk_id: {chunks}")
     return rows[0]
-
-
-def _read_beside(view: ReaderView, row: int) -> tuple[str | None, str | None]:
-    earlier, later = view.around(row)
-    return passage_id_of(earlier[0]) if earlier else None, passage_id_of(later[0]) if later else None

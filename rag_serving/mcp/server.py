@@ -125,8 +125,7 @@ class AskingTools:
 
         output = await self._calls.answer(context, work)
         return CallToolResult(
-            content=[TextContent(type="text", text=output.markdown)],
-            structured_content=output.model_dump(mode="json"),
+            content=[TextContent(type="text", text=output.markdown)], structured_content=output.model_dump(mode="json")
         )
 
     async def check(self, text: CheckedText, context: Context, filters: FilterArguments | None = None) -> CheckOutput:
@@ -170,13 +169,11 @@ def add_card(apps: Apps) -> None:
 @cache
 def card_html() -> str:
     """Return the document."""
-    style, script = (_part(f"{_NAME}.{suffix}") for suffix in ("css", "js"))
+    style, script = (
+        (files(__package__) / "templates" / f"{_NAME}.{suffix}").read_text("utf-8") for suffix in ("css", "js")
+    )
     digests = {"style_digest": _digest(style), "script_digest": _digest(script)}
     return html_template(__package__, f"{_NAME}.html.j2").render(style=Markup(style), script=Markup(script), **digests)
-
-
-def _part(name: str) -> str:
-    return (files(__package__) / "templates" / name).read_text("utf-8")
 
 
 def _digest(text: str) -> str:

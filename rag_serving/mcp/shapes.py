@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from rag_serving.escaping.targets import for_link, printable
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer
-from rag_serving.records.passages import Candidate, Chunk, Location
+from rag_serving.records.passages import Candidate, Chunk
 from rag_serving.records.queries import Filters
 from rag_serving.text.normalization import fault_of
 
@@ -39,9 +39,7 @@ QuestionText = Annotated[_Text, Field(min_length=1, description="The question, a
 CheckedText = Annotated[_Text, Field(min_length=1, description="The text to check: plain or Markdown.")]
 QueryText = Annotated[_Text, Field(min_length=1, description="Words to search for; 'space:OPS' and 'label:x' narrow.")]
 AsOf = Annotated[
-    str,
-    Field(max_length=MAX_ID_CHARS, description="Ask a kept generation: its id, or a date."),
-    AfterValidator(_plain),
+    str, Field(max_length=MAX_ID_CHARS, description="Ask a kept generation: its id, or a date."), AfterValidator(_plain)
 ]
 DocumentId = Annotated[_Name, Field(description="An id of search results, or the id of a passage.")]
 PassageId = Annotated[_Name, Field(description="A chunk_id or passage_id of a citation or of search results.")]
@@ -413,7 +411,7 @@ def passage_of(chunk: Chunk, around: Sequence[str], beside: tuple[str | None, st
         text=chunk.text,
         before=before,
         after=after,
-        also_at=places_of(chunk.also_at),
+        also_at=[Place(title=one.title, url=for_link(one.url), space=one.space) for one in chunk.also_at],
     )
 
 
@@ -428,11 +426,6 @@ def answer_of(question: str, answer: Answer, markdown: str) -> AnswerOutput:
     for member in (shape.get("set") or {}).get("members", ()):
         member["url"] = for_link(member["url"])
     return AnswerOutput.model_validate({**shape, "question": question, "markdown": markdown})
-
-
-def places_of(places: Sequence[Location]) -> list[Place]:
-    """Return other places of a text."""
-    return [Place(title=place.title, url=for_link(place.url), space=place.space) for place in places]
 
 
 def _date(chunk: Chunk) -> str:

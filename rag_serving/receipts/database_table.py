@@ -40,7 +40,7 @@ SHARES = Table(
 
 
 class DatabaseTable:
-    """A `ReceiptTable` that SQLAlchemy reaches. Safe to use from several threads and processes.
+    """Receipts and shares in a database that SQLAlchemy reaches; as `SqliteTable`, from several threads and processes.
 
     A question waits until its receipt is stored: for `wait_s` at most, and for none while the database keeps failing.
     """

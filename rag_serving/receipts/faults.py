@@ -13,7 +13,7 @@ from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
-from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Candidate, Chunk, Lock, ocr_told, page_told
 
@@ -91,15 +91,11 @@ def changes(receipt: Receipt, published: Pages) -> list[str]:
             differences.append(f"passage [{index}]: page {page_id} is not published any more")
         elif passage["page_version"] not in versions:
             differences.append(
-                f"passage [{index}]: page {page_id} is now version {max(versions)}, it was {_version(passage)}"
+                f"passage [{index}]: page {page_id} is now version {max(versions)}, it was {passage['page_version']}"
             )
         elif published.row_of(passage["chunk_id"]) is None:
             differences.append(f"passage [{index}]: chunk {passage['chunk_id']} is not published any more")
     return [*differences, *_lost_quotes(receipt, published)]
-
-
-def _version(passage: Mapping[str, Any]) -> str:
-    return str(passage["page_version"])
 
 
 def _lost_quotes(receipt: Receipt, published: Pages) -> Iterator[str]:
@@ -170,7 +166,8 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     draft = Draft(tuple(claims), receipt["generator"])
     reached = verify(draft, lock, receipt["question"], VerificationRules(**receipt["rules"]))
     for number, (then, now) in enumerate(zip(noted, reached, strict=True), start=1):
-        if [then[name] for name in _COMPARED] != _reached(now):
+        found = [now.outcome, now.index, now.start, now.end, now.support, now.told]
+        if [then[name] for name in _COMPARED] != found:
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
 
 
@@ -182,11 +179,6 @@ def difference_faults(receipt: Receipt) -> Iterator[str]:
         if values not in other_values(verdict["sentence"], verdict["quote"]):
             said, page = noted["claim"]["said"], noted["page"]["said"]
             yield f"verdict {noted['verdict']}: {said!r} and {page!r} are no values of it that differ"
-
-
-def _reached(verdict: Verdict) -> list[Any]:
-    """Return a receipt's record of a verdict, in the order of `_COMPARED`."""
-    return [verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told]
 
 
 WITH_PAGES = 8

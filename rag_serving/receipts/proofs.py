@@ -111,16 +111,12 @@ class Check:
         return shape if self.index is None else {**shape, "index": self.index}
 
 
-def checks_of(receipt: Mapping[str, Any], faults: Sequence[str], changes: Sequence[str]) -> tuple[Check, ...]:
-    """Return every part that a replay looked at, with its fault if it has one.
+def checks_of(receipt: Mapping[str, Any], faults: Sequence[str], changes: Sequence[str]) -> Iterator[Check]:
+    """Yield every part that a replay looked at, with its fault if it has one.
 
     `faults` and `changes` are those of the receipt, a line each that begins with its part. A page that changed does not
     make a receipt wrong: its `page` check says that the answer may be out of date.
     """
-    return tuple(_checks(receipt, faults, changes))
-
-
-def _checks(receipt: Mapping[str, Any], faults: Sequence[str], changes: Sequence[str]) -> Iterator[Check]:
     yield _check("signature", _lines("signature:", faults), "it was stored here and not changed since")
     yield _check("id", _lines("id:", faults), "it is the digest of the receipt")
     unread = _lines("receipt:", faults)
@@ -135,7 +131,10 @@ def _checks(receipt: Mapping[str, Any], faults: Sequence[str], changes: Sequence
     for place in [passage["index"] for passage in receipt["passages"] if passage.get("file")]:
         yield _check("file", _lines(f"file [{place}]:", faults), "the file has the SHA-256 that was noted", place)
     is_replayed = not any(line.startswith(_BEFORE_REPLAY) for line in faults)
-    yield from _replayed(receipt, faults) if is_replayed else _unchecked()
+    if is_replayed:
+        yield from _replayed(receipt, faults)
+    else:
+        yield from (Check(name, False, _UNCHECKED) for name in ("lock", "quote", "verdicts", "outcome"))
     for place in passages:
         yield _check("page", _lines(f"passage [{place}]:", changes), "its page is still the same", place)
 
@@ -160,10 +159,6 @@ def _all(parts: Sequence[Any], noun: str, holds: str) -> str:
     if not parts:
         return f"there is no {noun}"
     return f"all {len(parts)} {noun}s {holds}" if len(parts) > 1 else f"the {noun} {holds}"
-
-
-def _unchecked() -> Iterator[Check]:
-    yield from (Check(name, False, _UNCHECKED) for name in ("lock", "quote", "verdicts", "outcome"))
 
 
 def _lines(part: str, lines: Iterable[str], whole: bool = False) -> list[str]:
@@ -222,13 +217,9 @@ class Proofs:
 
     def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:
         """Return a stored receipt, for its asker or an operator, or for everybody once it is shared; always only for
-        readers who could read all of its passages and may still read their pages. Others do not learn who asked.
-
-        Raises:
-            ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all of
-                it.
-            UnpublishedError: there is no generation to check current access.
-        """
+        readers who could read all of its passages and may still read their pages. Others do not learn who asked. Raises
+        ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all of it;
+        UnpublishedError: there is no generation to check current access."""
         receipt = self._receipts.get(identifier, self._tenant)
         is_own = self._is_of(principal, receipt)
         if not is_own and not self._receipts.is_shared(identifier, self._tenant):
@@ -240,23 +231,16 @@ class Proofs:
         return opened if is_own else {name: value for name, value in opened.items() if name not in _OF_THE_ASKER}
 
     def open_to(self, principal: Principal, cited: Sequence[Chunks]) -> list[bool]:
-        """Return of several answers whether the principal may read all that they rest on as it is published now.
-
-        Raises:
-            UnpublishedError: there is no generation that says who may read what.
-        """
+        """Return of several answers whether the principal may read all that they rest on as it is published now. Raises
+        UnpublishedError: there is no generation that says who may read what."""
         with self._published.acquire() as now:
             view = now.for_reader(principal)
             return [all(_is_open_now(page, chunk, now, view) for page, chunk in each) for each in cited]
 
     def share(self, principal: Principal, identifier: str, is_shared: bool = True) -> None:
-        """Share a receipt with everybody who may read all of its passages, or undo it.
-
-        Raises:
-            ReceiptError: the principal may see no such receipt, is neither its asker nor an operator, or the database
-                cannot be written.
-            UnpublishedError: there is no generation to check current access.
-        """
+        """Share a receipt with everybody who may read all of its passages, or undo it. Raises ReceiptError: the
+        principal may see no such receipt, is neither its asker nor an operator, or the database cannot be written;
+        UnpublishedError: there is no generation to check current access."""
         self.shown(principal, identifier)
         if not self._is_of(principal, self._receipts.get(identifier, self._tenant)):
             raise NotTheAskerError(f"receipt {identifier!r} is of another asker")
@@ -265,14 +249,6 @@ class Proofs:
         else:
             self._receipts.unshare(identifier, self._tenant)
 
-    def is_shared(self, identifier: str) -> bool:
-        """Return whether a receipt is shared.
-
-        Raises:
-            ReceiptError: there is none, or the database cannot be read.
-        """
-        return self._receipts.is_shared(identifier, self._tenant)
-
     def _is_of(self, principal: Principal, receipt: Mapping[str, Any]) -> bool:
         """Return whether a caller is the asker, or may see others' receipts; older receipts do not name their asker."""
         if "operator" in principal.roles or "asker" not in receipt:
@@ -280,20 +256,14 @@ class Proofs:
         return bool(receipt["asker"] == self._secrecy.asker(principal))
 
     def proved_to(self, principal: Principal, identifier: str) -> Proof:
-        """Replay a receipt for somebody who may see it, beside the published pages as he may read them.
-
-        Raises:
-            ReceiptError, UnpublishedError: as `shown` does.
-        """
+        """Replay a receipt for somebody who may see it, beside the published pages as he may read them. Raises
+        ReceiptError, UnpublishedError: as `shown` does."""
         self.shown(principal, identifier)
         return self.prove(identifier, principal)
 
     def prove(self, identifier: str, principal: Principal | None = None) -> Proof:
-        """Replay a stored receipt without any model. `principal`: limits the changes to pages that he may read.
-
-        Raises:
-            ReceiptError: there is no such receipt, it is no JSON, or its generation is gone.
-        """
+        """Replay a stored receipt without any model. `principal`: limits the changes to pages that he may read. Raises
+        ReceiptError: there is no such receipt, it is no JSON, or its generation is gone."""
         stored = self._receipts.stored(identifier, self._tenant)
         fault, receipt = self._receipts.signature_fault(stored), stored.receipt()
         problems = [f"signature: {fault}"] if fault else []
@@ -309,7 +279,7 @@ class Proofs:
                 raise
             problems.append(f"generation: {error}")
         published, differences = (None, list[str]()) if problems else self._changes(receipt, principal)
-        checks = checks_of(receipt, problems, differences)
+        checks = tuple(checks_of(receipt, problems, differences))
         proved, generation_id = () if problems else tuple(proved_lines(receipt)), str(receipt.get("generation"))
         return Proof(identifier, tuple(problems), tuple(differences), checks, generation_id, published, proved)
 
@@ -413,11 +383,7 @@ def _is_open_now(page_id: str, chunk_id: str, published: ServedGeneration, now: 
 
 def _archive(generation: ServedGeneration, principal: Principal | None = None) -> Archive:
     """Return the pages of a generation that a receipt is compared with: all, or those of one reader where a database
-    hands out no others.
-
-    Raises:
-        ReceiptError: it is in a database, which hands out nothing to nobody.
-    """
+    hands out no others. Raises ReceiptError: it is in a database, which hands out nothing to nobody."""
     if isinstance(generation, Generation):
         return generation
     if principal is None:

@@ -177,11 +177,8 @@ class Secrecy:
         self._home, self._keep_questions = home, keep_questions
 
     def kept(self, principal: Principal, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a new receipt in its stored form: with its asker, and its question encrypted unless kept.
-
-        Raises:
-            ReceiptError: the installation's secret cannot be used.
-        """
+        """Return a new receipt in its stored form: with its asker, and its question encrypted unless kept. Raises
+        ReceiptError: the installation's secret cannot be used."""
         question = str(receipt["question"])
         kept = {**receipt, "question_hash": self._digest("question", question), "asker": self.asker(principal)}
         if self._keep_questions:
@@ -190,20 +187,14 @@ class Secrecy:
         return {**kept, "question": None, "sealed": sealed}
 
     def asker(self, principal: Principal) -> str:
-        """Return the keyed digest of a user, or of the groups of callers without a name.
-
-        Raises:
-            ReceiptError: the installation's secret cannot be used.
-        """
+        """Return the keyed digest of a user, or of the groups of callers without a name. Raises ReceiptError: the
+        installation's secret cannot be used."""
         groups = [] if principal.user else sorted(principal.groups)
         return self._digest("asker", json.dumps([principal.tenant, principal.user, groups]))
 
     def opened(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a receipt with its question in words; None if it cannot be read (`question_fault` says why).
-
-        Raises:
-            ReceiptError: the installation's secret cannot be used.
-        """
+        """Return a receipt with its question in words; None if it cannot be read (`question_fault` says why). Raises
+        ReceiptError: the installation's secret cannot be used."""
         if receipt.get("question") is not None or not isinstance(receipt.get("sealed"), str):
             return dict(receipt)
         try:
@@ -215,24 +206,17 @@ class Secrecy:
         """Return why the question of an opened receipt is not the one that was hashed, or None."""
         question = receipt["question"]
         if question is None:
-            return f"question: {self._why_unread(receipt)}"
+            try:
+                self._unsealed(receipt)
+            except SealError as error:
+                return f"question: {error}"
+            return "question: it is not in the receipt"
         expected = self._digest("question", question) if "asker" in receipt else text_hash(question)
         return None if receipt["question_hash"] == expected else "question: it is not the one that was hashed"
 
-    def _why_unread(self, receipt: Mapping[str, Any]) -> str:
-        try:
-            self._unsealed(receipt)
-        except SealError as error:
-            return str(error)
-        return "it is not in the receipt"
-
     def _unsealed(self, receipt: Mapping[str, Any]) -> str:
-        """Return the question of a receipt of any version.
-
-        Raises:
-            SealError: it cannot be read.
-            ReceiptError: the installation's secret cannot be used.
-        """
+        """Return the question of a receipt of any version. Raises SealError: it cannot be read; ReceiptError: the
+        installation's secret cannot be used."""
         sealed, digest = str(receipt.get("sealed")), str(receipt.get("question_hash"))
         if receipt.get("version") not in range(_SEALED_BY_STREAM + 1):
             return unseal(self._key(_SEALING_PURPOSE), sealed, _beside(receipt))

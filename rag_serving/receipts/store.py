@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Union
 
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.artifacts.store import Store, make_private
@@ -20,6 +20,7 @@ from rag_serving.receipts.subscriptions import forget_subscriber
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
+    from rag_serving.receipts.database_table import DatabaseTable
 
 SHARE_PURPOSE = "receipt shares"
 
@@ -63,11 +64,7 @@ class StoredReceipt:
         return self.id, self.tenant, self.created_at, self.content
 
     def receipt(self) -> dict[str, Any]:
-        """Return the content as JSON.
-
-        Raises:
-            ReceiptError: it is none.
-        """
+        """Return the content as JSON. Raises ReceiptError: it is none."""
         try:
             content: dict[str, Any] = json.loads(self.content)
         except ValueError as error:
@@ -78,59 +75,6 @@ class StoredReceipt:
 def asker_mark(asker: str) -> str:
     """Return what the canonical form of a receipt of this asker contains; within a text its quotes would be escaped."""
     return f'"asker":"{asker}"'
-
-
-class ReceiptTable(Protocol):
-    """The table of rows. Safe to use from several threads and processes."""
-
-    def insert(self, row: StoredReceipt) -> None:
-        """Keep a row; one of the same id stays as it is.
-
-        Raises:
-            ReceiptError: the database cannot be written.
-        """
-
-    def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
-        """Return the row of this id and tenant, None if there is none.
-
-        Raises:
-            ReceiptError: the database cannot be read.
-        """
-
-    def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
-        """Delete the rows of a tenant, of an asker, from before a time, as far as given, with their shares; return how
-        many there were.
-
-        Raises:
-            ReceiptError: the database cannot be written.
-        """
-
-    def share(self, share: StoredShare) -> None:
-        """Keep that a receipt is shared; one that is already stays as it is.
-
-        Raises:
-            ReceiptError: the database cannot be written.
-        """
-
-    def unshare(self, identifier: str, tenant: str) -> None:
-        """Keep that a receipt is not shared any more.
-
-        Raises:
-            ReceiptError: the database cannot be written.
-        """
-
-    def find_share(self, identifier: str, tenant: str) -> StoredShare | None:
-        """Return the share of the receipt of this id and tenant, None if there is none.
-
-        Raises:
-            ReceiptError: the database cannot be read.
-        """
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no database yet."""
-
-    def close(self) -> None: ...
 
 
 _TABLE = """
@@ -148,7 +92,8 @@ _BUSY_S = 2.0
 
 
 class SqliteTable:
-    """A `ReceiptTable` in a file, which is made with the first row. Safe to use from several threads and processes."""
+    """Receipts and their shares in a file, which is made with the first row. Safe to use from several threads and
+    processes. Raises ReceiptError where the file cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -163,6 +108,8 @@ class SqliteTable:
         self._write("INSERT OR IGNORE INTO receipts VALUES (?, ?, ?, ?, ?)", (*row.fields, row.signature))
 
     def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
+        """Delete the rows of a tenant, of an asker, from before a time, as far as given, with their shares; return how
+        many there were."""
         if self.is_empty:
             return 0
         conditions = {
@@ -247,6 +194,9 @@ def _add_signature(connection: sqlite3.Connection) -> None:
                 raise
 
 
+ReceiptTable = Union[SqliteTable, "DatabaseTable"]
+
+
 class ReceiptStore:
     """Receipts in a table. Safe to use from several threads and processes.
 
@@ -254,11 +204,7 @@ class ReceiptStore:
     """
 
     def __init__(
-        self,
-        path: Path,
-        home: Path | None = None,
-        tables: Sequence[ReceiptTable] = (),
-        keep_days: int | None = None,
+        self, path: Path, home: Path | None = None, tables: Sequence[ReceiptTable] = (), keep_days: int | None = None
     ) -> None:
         """`tables`: the first one is written, all are looked in; without any, the SQLite file at `path` is."""
         self._home = home or path.parent
@@ -267,22 +213,16 @@ class ReceiptStore:
         self._expired_on: date | None = None
 
     def put(self, receipt: Mapping[str, Any]) -> str:
-        """Store a receipt and give its id.
-
-        Raises:
-            ReceiptError: the database cannot be written, or the secret not be used.
-        """
+        """Store a receipt and give its id. Raises ReceiptError: the database cannot be written, or the secret not be
+        used."""
         row = StoredReceipt(receipt_id(receipt), receipt["tenant"], receipt["created_at"], canonical(receipt))
         self._expire()
         self._tables[0].insert(replace(row, signature=self._signature(row)))
         return row.id
 
     def forget(self, tenant: str, asker: str) -> int:
-        """Delete the receipts of an asker, and what he follows; return how many receipts there were.
-
-        Raises:
-            ReceiptError: a database cannot be written.
-        """
+        """Delete the receipts of an asker, and what he follows; return how many receipts there were. Raises
+        ReceiptError: a database cannot be written."""
         forget_subscriber(self._home, tenant, asker)
         return sum(table.remove(tenant, asker, None) for table in self._tables)
 
@@ -298,57 +238,37 @@ class ReceiptStore:
                 table.remove(None, None, oldest)
 
     def get(self, identifier: str, tenant: str) -> dict[str, Any]:
-        """Return the receipt of this id and tenant, as it was stored.
-
-        Raises:
-            ReceiptError: there is none, it was changed, or the database cannot be read.
-        """
+        """Return the receipt of this id and tenant, as it was stored. Raises ReceiptError: there is none, it was
+        changed, or the database cannot be read."""
         stored = self.stored(identifier, tenant)
         if fault := self.signature_fault(stored):
             raise ReceiptError(f"receipt {identifier!r}: {fault}")
         return stored.receipt()
 
     def stored(self, identifier: str, tenant: str) -> StoredReceipt:
-        """Return the row of this id and tenant, whatever it has become.
-
-        Raises:
-            ReceiptError: there is none, or the database cannot be read.
-        """
+        """Return the row of this id and tenant, whatever it has become. Raises ReceiptError: there is none, or the
+        database cannot be read."""
         return self._located(identifier, tenant)[1]
 
     def share(self, identifier: str, tenant: str) -> None:
-        """Keep that a receipt is shared.
-
-        Raises:
-            ReceiptError: there is none, or the database cannot be written.
-        """
+        """Keep that a receipt is shared. Raises ReceiptError: there is none, or the database cannot be written."""
         table, _ = self._located(identifier, tenant)
         table.unshare(identifier, tenant)  # a made-up one must not block it
         table.share(StoredShare.now(identifier, tenant, self._key(SHARE_PURPOSE)))
 
     def unshare(self, identifier: str, tenant: str) -> None:
-        """Keep that a receipt is not shared.
-
-        Raises:
-            ReceiptError: there is none, or the database cannot be written.
-        """
+        """Keep that a receipt is not shared. Raises ReceiptError: there is none, or the database cannot be written."""
         self._located(identifier, tenant)[0].unshare(identifier, tenant)
 
     def is_shared(self, identifier: str, tenant: str) -> bool:
-        """Return whether a receipt is shared, by a row that was made here.
-
-        Raises:
-            ReceiptError: there is none, or the database cannot be read.
-        """
+        """Return whether a receipt is shared, by a row that was made here. Raises ReceiptError: there is none, or the
+        database cannot be read."""
         share = self._located(identifier, tenant)[0].find_share(identifier, tenant)
         return share is not None and share.holds(self._key(SHARE_PURPOSE))
 
     def _located(self, identifier: str, tenant: str) -> tuple[ReceiptTable, StoredReceipt]:
-        """Return a row with the table that it lies in.
-
-        Raises:
-            ReceiptError: there is none, or the database cannot be read.
-        """
+        """Return a row with the table that it lies in. Raises ReceiptError: there is none, or the database cannot be
+        read."""
         for table in self._tables:
             if row := table.find(identifier, tenant):
                 return table, row
@@ -357,11 +277,7 @@ class ReceiptStore:
         raise ReceiptError(f"tenant {tenant!r} has no receipt {identifier!r}")
 
     def signature_fault(self, stored: StoredReceipt) -> str | None:
-        """Return why a row is not one that was stored here, or None.
-
-        Raises:
-            ReceiptError: the secret cannot be used.
-        """
+        """Return why a row is not one that was stored here, or None. Raises ReceiptError: the secret cannot be used."""
         if not stored.signature:
             return "it is not signed: it was stored by an older program, or made up"
         if not hmac.compare_digest(self._signature(stored).encode(), stored.signature.encode()):

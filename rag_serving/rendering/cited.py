@@ -142,9 +142,5 @@ def _with_boxes(citation: Citation, pieces: list[_Piece], layers: Layers) -> Cit
 def _part(piece: _Piece, layer: PageLayer | None) -> PagePart:
     if layer is None:
         return PagePart(piece.page)
-    boxes: tuple[Box, ...] = tuple((*map(_rounded, box),) for box in layer.boxes(piece.wanted))  # type: ignore[misc]
+    boxes: tuple[Box, ...] = tuple((*(round(value, 2) for value in box),) for box in layer.boxes(piece.wanted))  # type: ignore[misc]
     return PagePart(piece.page, layer.label or None, boxes)
-
-
-def _rounded(value: float) -> float:
-    return round(value, 2)

@@ -156,15 +156,13 @@ class SignText:
         return _LINE * abs(y - other_y) + abs(x - other_x)
 
 
-@lru_cache(maxsize=4096)
-def _compared_sign(sign: str) -> str:
-    return compared(sign)
-
-
 def compared(text: str) -> str:
     """Return a text as it is compared."""
     kept = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
     return "".join(one for one in kept if not one.isspace() and one not in _IGNORED and one.isprintable())
+
+
+_compared_sign = lru_cache(maxsize=4096)(compared)
 
 
 def _common(one: str, other: str) -> int:

@@ -64,13 +64,8 @@ class RenderProcesses:
         self._waiting = Counter[str]()
 
     def ask(self, tenant: str, caller: str, facts: Mapping[str, Any], content: bytes) -> Frame:
-        """Return the worker's result for a file.
-
-        Raises:
-            RenderError: it failed, with its reason.
-            BusyError: others are first.
-            MissingRendererError: pypdfium2 is not installed.
-        """
+        """Return the worker's result for a file. Raises RenderError: it failed, with its reason; BusyError: others are
+        first; MissingRendererError: pypdfium2 is not installed."""
         if find_spec("pypdfium2") is None:
             raise MissingRendererError("pages of PDF files are shown with pypdfium2: install citelock[pdf]")
         with self._admitted(f"{tenant}\n{caller}"), self._slot(tenant) as slot:
@@ -143,12 +138,8 @@ class Pictures:
         self._processes.close()
 
     def image(self, tenant: str, caller: str, original: Original, page: int, scale: int) -> bytes:
-        """Return a page as a PNG file, `scale` pixels for a point of 1/72 inch.
-
-        Raises:
-            RenderError, BusyError, MissingRendererError: see `RenderProcesses.ask`.
-            StoreError: the file is missing or was altered.
-        """
+        """Return a page as a PNG file, `scale` pixels for a point of 1/72 inch. Raises RenderError, BusyError,
+        MissingRendererError: see `RenderProcesses.ask`; StoreError: the file is missing or was altered."""
         path = self._store.cache(tenant) / FOLDER / f"{original.sha256}-{page}-{scale}"
         if image := self._kept(path):
             return image
@@ -197,17 +188,13 @@ class Pictures:
         """Keep a picture; a home that cannot be written makes it again each time."""
         try:
             write_bytes(path, Seal(self._store.home, _PURPOSE).of(path.name.encode(), image) + image)
-            _shorten(path.parent)
+            with os.scandir(path.parent) as entries:
+                found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries)
+            left = sum(size for _, size, _ in found)
+            for _, size, oldest in found:
+                if left <= MOST_BYTES:
+                    break
+                Path(oldest).unlink(missing_ok=True)
+                left -= size
         except (OSError, SecretError) as error:
             _log.warning("a picture of a page is not kept: %s", error)
-
-
-def _shorten(folder: Path) -> None:
-    with os.scandir(folder) as entries:
-        found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries)
-    left = sum(size for _, size, _ in found)
-    for _, size, path in found:
-        if left <= MOST_BYTES:
-            return
-        Path(path).unlink(missing_ok=True)
-        left -= size

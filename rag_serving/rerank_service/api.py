@@ -59,10 +59,8 @@ def score_halving(pairs: Sequence[AnyPair], score: ScoreBatch[AnyPair]) -> list[
     """Return scores of one batch in its order; a batch that fails is tried in halves, down to single pairs.
 
     The halving ends: a failure that persists costs log2(n) + 1 tries, then the first single pair raises. (The loop of
-    FlagEmbedding 1.4, which lowers its batch size on every `RuntimeError`, does not.)
-
-    Raises:
-        ScoringError: a single pair fails, or a score is not a finite number.
+    FlagEmbedding 1.4, which lowers its batch size on every `RuntimeError`, does not.) Raises ScoringError: a single
+    pair fails, or a score is not a finite number.
     """
     try:
         scores = [float(value) for value in score(pairs)]
@@ -292,19 +290,11 @@ class Engine:
 
     @property
     def max_seq_len(self) -> int:
-        """Tokens of a pair that the model reads.
-
-        Raises:
-            NotReadyError: there is no model yet.
-        """
+        """Tokens of a pair that the model reads. Raises NotReadyError: there is no model yet."""
         return self._ready()[0].max_seq_len
 
     def submit(self, query: str, passages: Sequence[str], max_seq_len: int) -> Future[list[float]]:
-        """Return the scores of the passages in their order, later.
-
-        Raises:
-            NotReadyError: there is no model yet.
-        """
+        """Return the scores of the passages in their order, later. Raises NotReadyError: there is no model yet."""
         model, batcher = self._ready()
         return batcher.submit(model.encode(query, passages, max_seq_len))
 

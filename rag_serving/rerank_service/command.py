@@ -61,11 +61,8 @@ def command(
 
 
 def service_config(path: Path | None) -> Config:
-    """Return the configuration; if no file is named and none is there, defaults and the environment.
-
-    Raises:
-        ConfigError: as `load_config`.
-    """
+    """Return the configuration; if no file is named and none is there, defaults and the environment. Raises
+    ConfigError: as `load_config`."""
     from rag_serving.config.loading import DEFAULT_CONFIG, load_config, parse_config
 
     if path is None and "CITELOCK_CONFIG" not in os.environ and not DEFAULT_CONFIG.exists():
@@ -74,11 +71,8 @@ def service_config(path: Path | None) -> Config:
 
 
 def service_token(service: RerankService, variable: str | None) -> str | None:
-    """Return the bearer token that requests must carry; None only on a loopback address.
-
-    Raises:
-        ConfigError: the variable is not set, or the address is open to other machines without a token.
-    """
+    """Return the bearer token that requests must carry; None only on a loopback address. Raises ConfigError: the
+    variable is not set, or the address is open to other machines without a token."""
     from rag_serving.api.wire import is_loopback
     from rag_serving.config.loading import ConfigError
 
@@ -110,11 +104,7 @@ def run(service: RerankService, model: str, token: str | None, max_seq_len: int,
         server.should_exit = True
 
     app = create_app(
-        service,
-        model,
-        token,
-        lambda: CrossEncoder.open(model, service.device, max_seq_len, revision),
-        give_up,
+        service, model, token, lambda: CrossEncoder.open(model, service.device, max_seq_len, revision), give_up
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -29,10 +29,8 @@ def check_folder(model: str) -> None:
 def model_folder(model: str, revision: str | None = None) -> str:
     """Return the folder with the model's files at the pinned commit, downloaded if it is not in the hub's cache.
 
-    A folder stays as it is, and so does a name without a known commit: its newest version is then loaded.
-
-    Raises:
-        ModelError: the hub has no such commit or cannot be reached, or a commit is given for a folder.
+    A folder stays as it is, and so does a name without a known commit: its newest version is then loaded. Raises
+    ModelError: the hub has no such commit or cannot be reached, or a commit is given for a folder.
     """
     if Path(model).is_dir():
         if revision:
@@ -81,11 +79,8 @@ class CrossEncoder:
     def open(
         cls, model: str, device: str = "auto", max_seq_len: int = 512, revision: str | None = None
     ) -> CrossEncoder:
-        """Load a model by its folder, or by its name on the hub at a commit; half precision only on CUDA.
-
-        Raises:
-            ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker.
-        """
+        """Load a model by its folder, or by its name on the hub at a commit; half precision only on CUDA. Raises
+        ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker."""
         check_folder(model)
         try:
             import torch

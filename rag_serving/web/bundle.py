@@ -96,17 +96,14 @@ def _weights(accept_encoding: str) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in accept_encoding.lower().split(",")[:_MAX_ACCEPTED]:
         name, _, parameter = part.partition(";")
-        weights[name.strip()] = _quality(parameter.strip())
+        weight = 1.0
+        if quality := parameter.strip():
+            try:
+                weight = min(1.0, max(0.0, float(quality.removeprefix("q="))))
+            except ValueError:
+                weight = 0.0
+        weights[name.strip()] = weight
     return weights
-
-
-def _quality(parameter: str) -> float:
-    if not parameter:
-        return 1.0
-    try:
-        return min(1.0, max(0.0, float(parameter.removeprefix("q="))))
-    except ValueError:
-        return 0.0
 
 
 _HANDOVER = "/ask"
@@ -129,11 +126,7 @@ _POLICY = "; ".join(
         "require-trusted-types-for 'script'",
     )
 )
-_ALWAYS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Vary": "Accept-Encoding",
-}
+_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Accept-Encoding"}
 _DOCUMENT = {
     "Content-Security-Policy": _POLICY,
     "Cache-Control": "no-store",
@@ -169,10 +162,10 @@ class WebPage:
         router = APIRouter(include_in_schema=False)
         for view in (*_VIEWS, _HANDOVER):
             router.add_api_route(view, self._document, methods=_METHODS)
-        router.add_api_route("/assets/{name:path}", self._asset, methods=_METHODS)
+        router.add_api_route("/assets/{name:path}", self._file, methods=_METHODS)
         for name in self._files:
             if "/" not in name and name != INDEX:
-                router.add_api_route(f"/{name}", self._at_root, methods=_METHODS)
+                router.add_api_route(f"/{name}", self._file, methods=_METHODS)
         return router
 
     async def _document(self, request: Request) -> Response:
@@ -182,19 +175,13 @@ class WebPage:
         opened = {"Cross-Origin-Opener-Policy": "unsafe-none"} if is_handover else {}
         return _response(request, self._files[INDEX], {**_DOCUMENT, **opened})
 
-    async def _asset(self, request: Request, name: str) -> Response:
-        return _response(request, self._named(f"assets/{name}"), _IMMUTABLE)
-
-    async def _at_root(self, request: Request) -> Response:
-        name = request.url.path.removeprefix("/")
-        return _response(request, self._named(name), _SHARED if name == _EMBED else _HOUR)
-
-    def _named(self, name: str) -> StaticFile:
+    async def _file(self, request: Request) -> Response:
         """Return a file by its path in the bundle. Paths are looked up, never opened."""
-        file = self._files.get(name)
-        if file is None:
+        name = request.scope["path"].removeprefix("/")
+        if name not in self._files:
             raise HTTPException(404)
-        return file
+        cached = _IMMUTABLE if name.startswith("assets/") else _SHARED if name == _EMBED else _HOUR
+        return _response(request, self._files[name], cached)
 
 
 def _response(request: Request, file: StaticFile, more: Mapping[str, str]) -> Response:

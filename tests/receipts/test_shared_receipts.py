@@ -58,7 +58,7 @@ def test_a_shared_receipt_is_seen_until_it_is_shared_no_more(pipeline: Pipeline)
     for _ in range(2):
         pipeline.proofs.share(BOB, identifier)
         assert sees(pipeline, EVE, identifier)
-        assert pipeline.proofs.is_shared(identifier)
+        assert pipeline.receipts.is_shared(identifier, pipeline.tenant)
     pipeline.proofs.share(BOB, identifier, is_shared=False)
     assert not sees(pipeline, EVE, identifier)
     assert sees(pipeline, BOB, identifier)
