@@ -216,19 +216,18 @@ def _write_chunks(path: Path, batches: Iterable[pa.Table]) -> None:
 
 def _changed(table: pa.Table, changed: NDArray[np.bool_]) -> pa.Table:
     """Return chunks, each with one vector, with other texts and names of vectors in some rows."""
-    keys = _with_end(pc.list_flatten(table["vector_keys"]).combine_chunks(), ":changed", changed)
+
+    def with_end(texts: Any, end: str) -> Any:
+        return pc.binary_join_element_wise(texts, pc.if_else(pa.array(changed), end, ""), "")
+
+    keys = with_end(pc.list_flatten(table["vector_keys"]).combine_chunks(), ":changed")
     columns = {
-        "text": _with_end(table["text"], " It was changed.", changed),
+        "text": with_end(table["text"], " It was changed."),
         "vector_keys": pa.ListArray.from_arrays(np.arange(len(table) + 1, dtype=np.int32), keys),
     }
     for name, column in columns.items():
         table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
     return table
-
-
-def _with_end(texts: Any, end: str, changed: NDArray[np.bool_]) -> Any:
-    """Return texts, those in some rows with an end."""
-    return pc.binary_join_element_wise(texts, pc.if_else(pa.array(changed), end, ""), "")
 
 
 def _change_vectors(path: Path, rows: NDArray[np.int64]) -> None:

@@ -68,7 +68,7 @@ class Outcome:
             "good": self.is_good,
             "requests": len(self.requests),
             "wrong_answers": len(self.wrong),
-            "fault_s": round(self._lasted, 1),
+            "fault_s": round(self.healed - self.injected, 1),
             "recovery_s": self.recovery_s,
             "calm": self._counted(before),
             "during": self._counted(during),
@@ -76,10 +76,6 @@ class Outcome:
             "facts": dict(self.facts),
             "wrong": [{"asked": one.asked, "why": one.fault, "answer": one.payload} for one in self.wrong[:3]],
         }
-
-    @property
-    def _lasted(self) -> float:
-        return self.healed - self.injected
 
     @staticmethod
     def _counted(requests: Sequence[TimedRequest]) -> dict[str, Any]:

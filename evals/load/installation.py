@@ -59,17 +59,14 @@ def sample(home: Path | None, tenants: int, wordings: int = 1, **sections: Any) 
         config = place / "load.yaml"
         place.mkdir(parents=True, exist_ok=True)
         write_json(config, {**settings(place / "home", names), **sections})  # JSON is YAML
-        os.environ["CITELOCK_TOKENS"] = json.dumps({_token(name): {"tenant": name, "user": "ann"} for name in names})
+        tokens = {name: f"load-{name}" for name in names}
+        os.environ["CITELOCK_TOKENS"] = json.dumps(
+            {token: {"tenant": name, "user": "ann"} for name, token in tokens.items()}
+        )
         store = Store(place / "home")
         if not all(store.current(name) for name in names):
             subprocess.run([*CITELOCK, "build", "--config", str(config)], check=True, stdout=sys.stderr)
-        yield BuiltInstallation(
-            config, names, {name: _token(name) for name in names}, worded(gold_questions(), wordings)
-        )
-
-
-def _token(tenant: str) -> str:
-    return f"load-{tenant}"
+        yield BuiltInstallation(config, names, tokens, worded(gold_questions(), wordings))
 
 
 def gold_questions() -> tuple[str, ...]:
@@ -128,15 +125,9 @@ def body_of(door: str, question: str) -> dict[str, Any]:
 
 def _calm_answer(client: httpx.Client, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
     """Return an answer that lacks nothing; a busy machine may need several tries to give one in time."""
-    for _ in range(_CALM_TRIES - 1):
-        if not degraded(answer := _answer(client, path, body, headers)):
-            return answer
-        time.sleep(1)
-    return _answer(client, path, body, headers)
-
-
-def _answer(client: httpx.Client, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-    response = client.post(path, json=body, headers=headers)
-    response.raise_for_status()
-    found: dict[str, Any] = response.json()
+    for number in range(_CALM_TRIES):
+        time.sleep(1 if number else 0)
+        found: dict[str, Any] = client.post(path, json=body, headers=headers).raise_for_status().json()
+        if not degraded(found):
+            break
     return found

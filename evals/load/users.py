@@ -67,7 +67,11 @@ class Client(FastHttpUser):
         self.tenant = plan.tenants[number % len(plan.tenants)]
         self.token = plan.tokens.get(self.tenant)
         self.dice = random.Random(number)
-        self.questions: Iterator[str] = iter(())
+        self.questions = self._shuffled()
+
+    def _shuffled(self) -> Iterator[str]:
+        while True:
+            yield from self.dice.sample(LoadState.plan.questions, len(LoadState.plan.questions))
 
     def wait_time(self) -> float:
         return self.dice.expovariate(1 / LoadState.plan.profile.pause_s) if LoadState.plan.profile.pause_s else 0.0
@@ -76,7 +80,7 @@ class Client(FastHttpUser):
     def request(self) -> None:
         doors = LoadState.plan.profile.doors
         door = self.dice.choices([*doors], [*doors.values()])[0]
-        question = self._next_question()
+        question = next(self.questions)
         if self.dice.random() < NUMBERED_SHARE:
             question = numbered(question, self.dice)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -91,13 +95,6 @@ class Client(FastHttpUser):
             else:
                 response.success()
         LoadState.results.add(door, (time.perf_counter() - began) * 1000, fault, first_ms)
-
-    def _next_question(self) -> str:
-        question = next(self.questions, None)
-        if question is None:
-            self.questions = iter(self.dice.sample(LoadState.plan.questions, len(LoadState.plan.questions)))
-            question = next(self.questions)
-        return question
 
     def _read(self, door: str, question: str, response: Any, began: float) -> tuple[str, float | None]:
         """Return the fault of an answer, if any, and the milliseconds to a stream's first event."""

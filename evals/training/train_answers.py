@@ -120,6 +120,7 @@ OF_ORDER_ALONE = ("behind", "first", "nearby", "defines", "procedure", "similari
 Judged = tuple[Mapping[str, float], bool, float]
 """The signs of the best unit, whether it was right, and how often it counts."""
 _WORDS = re.compile(r"\w+")
+_LINE = re.compile(r"\s*(?:[*+|-]|\d+[.)])")
 
 
 @dataclass(frozen=True)
@@ -206,14 +207,14 @@ def _examples(name: str, asked: Sequence[ReaderExample], every: Sequence[ReaderE
         rows = _watched(slug, asked, every, folder / slug)
         kept.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
     lines = kept.read_text(encoding="utf-8").splitlines()
-    return [_example(each, json.loads(line)) for each, line in zip(asked, lines, strict=True)]
-
-
-def _example(asked: ReaderExample, row: Sequence[Any]) -> Example:
-    units = tuple(
-        UnitExample(signs, passage, page, frozenset(terms), answers) for signs, passage, page, terms, answers in row
-    )
-    return Example(bool(asked.answer), asked.weight, units)
+    examples = []
+    for each, line in zip(asked, lines, strict=True):
+        units = (
+            UnitExample(signs, passage, page, frozenset(terms), answers)
+            for signs, passage, page, terms, answers in json.loads(line)
+        )
+        examples.append(Example(bool(each.answer), each.weight, tuple(units)))
+    return examples
 
 
 def _watched(
@@ -277,18 +278,13 @@ def write_pages(asked: Sequence[ReaderExample], folder: Path) -> dict[Text, str]
         for text in texts:
             path = text.headings.split(" → ")
             lines += [f"{'#' * min(len(path), 6)} {path[-1]}", ""] if len(path) > 1 else []
-            lines += [_body(text.units), ""]
+            parts = [*text.units[:1]]
+            for before, unit in pairwise(text.units):
+                is_line, was_line = _LINE.match(unit), _LINE.match(before)
+                parts += ["\n" if is_line and was_line else "\n\n" if is_line or was_line else " ", unit]
+            lines += ["".join(parts), ""]
         (folder / f"page-{number}.md").write_text("\n".join(lines), encoding="utf-8")
     return titles
-
-
-def _body(units: Sequence[str]) -> str:
-    parts = [units[0]] if units else []
-    for before, unit in pairwise(units):
-        is_line = re.match(r"\s*(?:[*+|-]|\d+[.)])", unit)
-        was_line = re.match(r"\s*(?:[*+|-]|\d+[.)])", before)
-        parts += ["\n" if is_line and was_line else "\n\n" if is_line or was_line else " ", unit]
-    return "".join(parts)
 
 
 def _of_squad(file: Path, folder: Path) -> list[Judged]:
@@ -342,11 +338,9 @@ def table(examples: Sequence[Example], without: Sequence[str], others: Sequence[
     x = np.array([[*(evidence.get(name, 0.0) for name in kept), 1.0] for evidence, _, _ in judged])
     y = np.array([float(answers) for _, answers, _ in judged])
     confidence = _signed(x, y, kept, np.array([weight for _, _, weight in judged]))
-    return {
-        "order": _rounded(names, order),
-        "confidence": _rounded(kept, confidence[:-1]),
-        "bias": round(float(confidence[-1]), 4),
-    }
+    columns = {"order": zip(names, order, strict=True), "confidence": zip(kept, confidence[:-1], strict=True)}
+    rounded = {key: {name: round(float(weight), 4) + 0.0 for name, weight in found} for key, found in columns.items()}
+    return {**rounded, "bias": round(float(confidence[-1]), 4)}
 
 
 def _best(example: Example, weights: SignWeights) -> tuple[dict[str, float], bool] | None:
@@ -380,8 +374,10 @@ def _order(examples: Sequence[Example], names: Sequence[str]) -> Matrix:
     """Pairwise logistic regression: each unit that answers against each other one of the question."""
     differences = []
     for each in examples:
-        right = [_vector(unit.signs, names) for unit in each.units if unit.answers]
-        wrong = [_vector(unit.signs, names) for unit in each.units if not unit.answers]
+        right, wrong = (
+            [np.array([unit.signs.get(name, 0.0) for name in names]) for unit in each.units if unit.answers is answers]
+            for answers in (True, False)
+        )
         differences += [a - b for a in right[:3] for b in wrong[:12]]
     x = np.array(differences)
     return _signed(x, np.ones(len(x)), names)
@@ -412,14 +408,6 @@ def _signed(x: Matrix, y: Matrix, names: Sequence[str], counts: Matrix | None = 
     return weights
 
 
-def _vector(signs: Mapping[str, float], names: Sequence[str]) -> Matrix:
-    return np.array([signs.get(name, 0.0) for name in names])
-
-
-def _rounded(names: Sequence[str], weights: Matrix) -> dict[str, float]:
-    return {name: round(float(weight), 4) + 0.0 for name, weight in zip(names, weights, strict=True)}
-
-
 def measure(examples: Sequence[Example], weights: Mapping[str, Any]) -> dict[str, float]:
     """Return how well a handbook is answered: right passage first, among three, AUC against near misses."""
     signs = SignWeights(weights["order"], weights["confidence"], weights["bias"])
@@ -442,13 +430,8 @@ def measure(examples: Sequence[Example], weights: Mapping[str, Any]) -> dict[str
     auc = (positive[:, None] > negative).mean() if len(positive) and len(negative) else float("nan")
     count = max(1, len(answerable))
     search = sum(any(unit.answers for unit in each.units if unit.passage == 1) for each in answerable)
-    return {
-        "questions": len(examples),
-        "search_first": round(search / count, 3),
-        "first": round(first / count, 3),
-        "among_three": round(among / count, 3),
-        "auc": round(float(auc), 3),
-    }
+    shares = {"search_first": search / count, "first": first / count, "among_three": among / count, "auc": float(auc)}
+    return {"questions": len(examples), **{name: round(share, 3) for name, share in shares.items()}}
 
 
 if __name__ == "__main__":

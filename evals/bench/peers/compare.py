@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.bench.machine import load, machine
-from evals.bench.report import markdown, with_tables
+from evals.bench.report import load, machine, markdown, with_tables
 
 ROOT = Path(__file__).parents[3]
 SETS = {"anthropic": "contextual-retrieval", "scifact": "SciFact"}
