@@ -27,8 +27,11 @@ from pydantic.fields import FieldInfo
 from rag_serving.cli.group import ENTRY_POINTS, Commands, Later
 from rag_serving.cli.main import app
 from rag_serving.config import loading as config
+from rag_serving.config.models import Price
+from rag_serving.config.phases import Canary
 from rag_serving.config.sections import Limit
-from rag_serving.config.sources import Profile, Profiles
+from rag_serving.config.serving import CheckProxy
+from rag_serving.config.sources import Profile, Profiles, Webhook
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -38,6 +41,8 @@ WORDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("reference.ya
 COMMON = {"--config", "--tenant", "--user", "--group", "--json", "--help"}
 Written = dict[tuple[type, str], tuple[str, str]]
 """Where a key of a model is listed, and with which default."""
+IN_A_LINE = (Canary, CheckProxy, Limit, Price, Webhook)
+"""Sections whose keys the line of the key above them names."""
 LONG = 80
 """Characters of a default beyond which it is left out."""
 LINE = 12
@@ -87,10 +92,10 @@ def sections(section: type[BaseModel], path: str, meaning: str = "") -> Iterator
     meanings = descriptions(section)
     for name, field in section.model_fields.items():
         place = f"{path}.{name}".lstrip(".") + ".NAME" * (get_origin(field.annotation) is dict)
-        of = [*models_of(field.annotation)]
-        if any(issubclass(model, Limit | Profile) for model in of):  # several keys that each have the same keys
-            place = "budgets.LIMIT" if Limit in of else "profiles.NAME"
-        text = "" if place.endswith(("NAME", "LIMIT")) else one_line(meanings.get(name))
+        of = [model for model in models_of(field.annotation) if model not in IN_A_LINE]
+        if any(issubclass(model, Profile) for model in of):  # several keys that each have the same keys
+            place = "profiles.NAME"
+        text = "" if place.endswith("NAME") else one_line(meanings.get(name))
         text += " By default there is none." if text and field.default is None else ""
         for model in of:
             yield from sections(model, place, text)
@@ -131,7 +136,7 @@ def meaning_of(name: str, having: Sequence[type[BaseModel]], kinds: int) -> str:
 def heads_section(field: FieldInfo, path: str) -> bool:
     """Return whether a key only holds the keys of a section that is listed by itself."""
     is_many = bool(path) and get_origin(field.annotation) is dict
-    return not is_many and any(model is not Limit for model in models_of(field.annotation))
+    return not is_many and any(model not in IN_A_LINE for model in models_of(field.annotation))
 
 
 def label(section: type[BaseModel]) -> str:

@@ -157,10 +157,10 @@ def _build(
 ) -> Row:
     """Return the cost of a build that embeds texts into an empty cache, as the asset `embeddings` does; the model is
     open and warm."""
-    settings = {"provider": provider, "model": model, "device": device, "batch_tokens": batch_tokens}
+    settings = {"provider": provider, "model": model, "device": device}
     with tempfile.TemporaryDirectory(prefix="citelock-gpu-") as home:
         config = parse_config({"home": home, "tenants": {TENANT: {}}, "embedding": settings})
-        embedder = open_embedder(config.embedding)
+        embedder = open_embedder(config.embedding.model_copy(update={"batch_tokens": batch_tokens}))
         embedder.embed_documents(texts[:64])
         with build_vectors(config, TENANT, embedder, _Nobody(), lambda _: None) as build:
             started = time.perf_counter()

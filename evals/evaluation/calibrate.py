@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -411,21 +412,20 @@ _SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t].*)?\n)*(?=\S|\Z)", re.MULTILINE)
 
 
 def write_calibration(path: Path, found: Calibration, embedding: Embedding) -> None:
-    """Set the gates in the file, with the weights of confidence in a file beside it.
+    """Set the confidence that an answer needs in the file; other thresholds, and weights, are in a file beside it.
 
     Raises:
         ConfigError: the file is no configuration, or cannot be written.
     """
-    if found.confidence.strength is None:
-        write_gates(path, {**found.gates, "confidence_weights": None})
-        return
-    weights = path.with_name(WEIGHTS)
+    weights, tables = path.with_name(WEIGHTS), found.confidence.tables if found.confidence.strength else None
     load_config(path)
+    learned = {name: value for name, value in found.gates.items() if name != ASKED}
     try:
-        write_text(weights, to_json(found.confidence.tables, f"{embedding.provider}/{embedding.model}"))
+        write_text(weights, to_json(tables, f"{embedding.provider}/{embedding.model}", learned))
     except OSError as error:
         raise ConfigError(f"{weights} cannot be written ({error.strerror})") from error
-    write_gates(path, {**found.gates, "confidence_weights": str(weights)})
+    asked = {name: value for name, value in found.gates.items() if name == ASKED}
+    write_gates(path, {**asked, "confidence_weights": str(weights)})
 
 
 def write_gates(path: Path, gates: Mapping[str, float | str | None]) -> None:
@@ -446,9 +446,9 @@ def write_gates(path: Path, gates: Mapping[str, float | str | None]) -> None:
         raise ConfigError(f"configuration {path} cannot be written ({error.strerror})") from error
 
 
-def to_json(tables: Tables, embedding: str) -> str:
-    """Return the confidence of these tables as the text of a file that `calibrated` reads."""
-    found: dict[str, Any] = {"version": VERSION, "embedding": embedding}
-    for name, table in zip(TABLES, (tables.with_vectors, tables.words_alone), strict=True):
+def to_json(tables: Tables | None, embedding: str, gates: Mapping[str, float] = MappingProxyType({})) -> str:
+    """Return the confidence of these tables and gates as the text of a file that `calibrated` and `Gates` read."""
+    found: dict[str, Any] = {"version": VERSION, "embedding": embedding, "gates": dict(gates)}
+    for name, table in zip(TABLES, (tables.with_vectors, tables.words_alone), strict=True) if tables else ():
         found[name] = {"confidence": dict(table.confidence), "bias": table.bias}
     return json.dumps(found, indent=2) + "\n"

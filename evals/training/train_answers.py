@@ -241,7 +241,8 @@ def _watch(pipeline: Pipeline, home: Path) -> Watching:
 
 def _open_gates(home: Path) -> Config:
     gates = {"min_similarity": -1, "min_coverage": 0, "min_confidence": 0, "min_closest": 0}
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "gates": gates})
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    return config.model_copy(update={"gates": config.gates.model_copy(update=gates)})
 
 
 def _row(asked: ReaderExample, page: str, seen: tuple[Lock, list[Ranked]] | None) -> list[Any]:

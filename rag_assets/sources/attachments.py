@@ -150,8 +150,8 @@ def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
         return "files of this type are not read"
     if kind not in TEXT_KINDS and settings.attachments != "all":
         return f"{'PDF' if kind == 'pdf' else 'such'} files are read with attachments: all"
-    if one.size is not None and one.size > settings.max_attachment_bytes:
-        return f"it is larger than {settings.max_attachment_bytes} bytes"
+    if one.size is not None and one.size > settings.max_file_bytes:
+        return f"it is larger than {settings.max_file_bytes} bytes"
     return None
 
 
@@ -185,8 +185,8 @@ class _FileReader:
             EnvelopeError: its bytes cannot be had.
         """
         content = one.read()
-        if len(content) > self.settings.max_attachment_bytes:
-            raise FileError(f"it is larger than {self.settings.max_attachment_bytes} bytes")
+        if len(content) > self.settings.max_file_bytes:
+            raise FileError(f"it is larger than {self.settings.max_file_bytes} bytes")
         document = self.reader.document(one.name, content)
         read = document.text
         if not read.body.strip():

@@ -155,7 +155,7 @@ def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config
         raise UsageError(f"the inbox has no document {replaced}") from None
     except TooManyDocumentsError:
         most = config.serving.max_documents
-        raise UsageError(f"the inbox holds {most} documents, as many as it may (serving.max_documents)") from None
+        raise UsageError(f"the inbox holds {most} documents, as many as it may") from None
     finally:
         spool.discard()
 

@@ -122,8 +122,7 @@ class Index(Section):
     """The same for the user that publishes (citelock_writer); only on machines that build."""
     owner_url: str | None = None
     """The same for the user that creates schema and roles; only for `citelock index migrate`."""
-    connections: int = Field(8, ge=1, le=200)
-    """Database connections of one serving process."""
+    connections: ClassVar[int] = 8  # of one serving process
     statement_timeout_s: ClassVar[float] = 10  # seconds of one read of a question
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
     """Seconds of one step of a publication."""

@@ -33,8 +33,8 @@ class ModelServer(Section):
     timeout_s: float = Field(60, gt=0)
     """Seconds that a request may take, of a language model the whole reply, retries included."""
     prices: dict[str, Price] = Field({})
-    """Prices by model name, in any currency; embedding has only `input`. A model without a price costs nothing. Tokens
-    of passages are counted by the local tokenizer."""
+    """`input` and `output` by model name: prices of a million tokens, in any currency. A model without a price costs
+    nothing, embedding has only `input`, and tokens of passages are counted by the local tokenizer."""
 
 
 class Embedding(ModelServer):
@@ -62,8 +62,7 @@ class Embedding(ModelServer):
     """Vectors of recent questions kept for each tenant; 0: none. A vector is reused only for the same user, so that the
     time of an answer does not reveal what others asked."""
     batch_size: ClassVar[int] = 16  # texts in a batch, by servers and on the CPU
-    batch_tokens: int | None = Field(None, ge=1)
-    """Tokens in a batch of local and flagembedding; null: 1,024 on the CPU, 65,536 on CUDA."""
+    batch_tokens: ClassVar[int | None] = None  # in a batch of local and flagembedding: 1,024 on the CPU, 65,536 on CUDA
     max_retries: ClassVar[int] = 4  # retries with exponential backoff
 
 

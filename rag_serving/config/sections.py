@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args
@@ -67,7 +68,7 @@ class Retrieval(Section):
     """3: words and meaning, 2: keywords in chunks, 1: keywords in documents. If a phase fails or is too slow, the next
     lower one is used."""
     canary: Canary | None = None
-    """Other switches for the questions to some spaces."""
+    """Other switches for the questions to some spaces: `features`, and `spaces` that a filter or `space:KEY` names."""
     dense_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the dense index."""
     lexical_backend: Literal["bm25"] = "bm25"
@@ -94,24 +95,35 @@ class Retrieval(Section):
     """Number of passages that are locked for an answer."""
 
 
+_LEARNED = ("min_similarity", "min_coverage", "min_confidence_statement", "min_closest", "min_clear")
+
+
 class Gates(Section):
     """Thresholds for answering a question. `citelock evaluate --calibrate` chooses them from data."""
 
-    min_similarity: float = Field(0.35, ge=-1, le=1)
-    """Cosine similarity that a passage needs, or `min_coverage`."""
-    min_coverage: float = Field(0.2, ge=0, le=1)
-    """Share of the question's weight that a passage needs, or `min_similarity`."""
     min_confidence: float = Field(0.48, ge=0, le=1)
     """Probability from which the best sentence is the answer."""
-    min_confidence_statement: float = Field(0.3, ge=0, le=1)
-    """The same where the input is a statement."""
-    min_closest: float = Field(0.12, ge=0, le=1)
-    """Probability from which it is shown as the closest passage; 1: only confident answers are shown."""
-    min_clear: float = Field(0.6, ge=0, le=1)
-    """(best - second) / best that a name's meaning needs; below, a clarifying question is asked. 0: the likeliest page
-    is always used."""
     confidence_weights: Path | None = None
-    """File with the weights of that probability; null: the weights of the package, learned from several data sets."""
+    """File with the weights of that probability and the other thresholds, which `citelock evaluate --calibrate --write`
+    learns; null: those of the package, learned from several data sets."""
+    min_similarity: ClassVar[float] = 0.35  # cosine similarity that a passage needs, or `min_coverage`
+    min_coverage: ClassVar[float] = 0.2  # share of the question's weight that a passage needs, or `min_similarity`
+    min_confidence_statement: ClassVar[float] = 0.3  # as `min_confidence`, where the input is a statement
+    min_closest: ClassVar[float] = 0.12  # probability from which the best sentence is shown as the closest passage
+    # (best - second) / best that a name's meaning needs; below, a clarifying question is asked. 0: the likeliest page
+    # is always used.
+    min_clear: ClassVar[float] = 0.6
+    gone: ClassVar = dict.fromkeys(_LEARNED, "in the file of gates.confidence_weights, under `gates`; delete it here")
+
+    @model_validator(mode="after")
+    def _with_learned(self) -> Self:
+        """Take the learned thresholds from the file; that it cannot be used is said where its weights are read."""
+        try:
+            given = json.loads(self.confidence_weights.read_text(encoding="utf-8")) if self.confidence_weights else {}
+            found = {name: float(given["gates"][name]) for name in _LEARNED if name in given.get("gates", {})}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return self
+        return self.model_copy(update=found) if found else self
 
     def nearer_by(self, gap: float) -> Gates:
         """Return gates that ask for less similarity."""
@@ -241,7 +253,11 @@ class Jobs(Section):
     """in_process: the build embeds, without a queue; workers: the build enqueues missing texts and waits for workers,
     which use the same `home`. If the home is an object store, `telemetry.url` must name a database that all machines
     can reach."""
-    gone: ClassVar[Mapping[str, str]] = {"tokens_per_job": "512 × texts_per_job", **TenantJobs.gone}
+    gone: ClassVar[Mapping[str, str]] = {
+        "tokens_per_job": "512 × texts_per_job",
+        "without_workers": "fixed at embed; delete it",
+        **TenantJobs.gone,
+    }
     texts_per_job: int = Field(64, ge=1, le=1024)
     """Most texts in a job, of 512 tokens each. A killed worker loses at most one job, and on each worker a tenant waits
     for at most one job of another tenant."""
@@ -258,8 +274,6 @@ class Jobs(Section):
     # no attempt is counted.
     attempts: ClassVar[int] = 5
     backoff_s: ClassVar[float] = 2  # seconds before a retry, doubled up to 5 minutes
-    without_workers: Literal["embed", "fail"] = "embed"
-    """Without workers: embed in the build, or fail."""
     without_workers_s: ClassVar[float] = 30  # seconds that a build waits for a worker to start
     # Seconds without any finished job after which builds fail; its jobs stay in the queue.
     stalled_s: ClassVar[float] = 900
@@ -413,8 +427,8 @@ class Monitoring(Section):
     notice_url_env: str | None = None
     """Environment variable with a webhook for the same notices. It passes each to its `user` alone: a notice quotes
     pages that others may not read. null: none."""
-    notice_secret_env: str = Field("CITELOCK_NOTICE_SECRET", min_length=1)
-    """Environment variable with the secret that signs notices to the webhook (`X-Hub-Signature`). Required for it."""
+    # Environment variable with the secret that signs notices to the webhook (`X-Hub-Signature`). Required for it.
+    notice_secret_env: ClassVar[str] = "CITELOCK_NOTICE_SECRET"
 
     @property
     def sends_notices(self) -> bool:

@@ -205,9 +205,9 @@ class Serving(Section):
     https://citelock.acme.example/mcp, a token gives access to that address only."""
     jwt: Jwt | None = None
     """Issuer whose JSON Web Tokens are accepted with `auth: jwt`."""
-    session_hours: float = Field(12, gt=0, le=720)
-    """Hours until a user signs in again. A session that was started with a token is extended while the page is used;
-    the token is checked at each request."""
+    # Hours until a user signs in again. A session that was started with a token is extended while the page is used;
+    # the token is checked at each request.
+    session_hours: ClassVar[float] = 12
     session_max_hours: ClassVar[float] = 168  # hours after which a used session ends, too
     embeddings: Literal["none", "reader", "editor", "operator"] = "editor"
     """Role that may use `POST /v1/embeddings`. Embedding takes processor time from answers."""
@@ -221,15 +221,14 @@ class Serving(Section):
     """Whether operators may connect sources on the web page. They can then let the server read each folder and reach
     each host that it can. null: only if `auth` is loopback. With several tenants only if `auth` is loopback."""
     check_proxy: CheckProxy | None = None
-    """Server whose answers `/proxy/v1` checks against the pages."""
+    """Server whose answers `/proxy/v1` checks: its address (`upstream`) and the variable of its key (`api_key_env`)."""
     groups: Literal["claims", "synced"] = "claims"
     """Groups of a caller: of the token, or also of syncs. With synced, users must have the same names or ids as in
     Confluence."""
     max_question_chars: ClassVar[int] = 4000  # characters beyond which a question is refused
     max_document_bytes: int = Field(50_000_000, ge=1)
     """Bytes beyond which `POST /v1/documents` refuses a file (413)."""
-    max_documents: int = Field(10_000, ge=1)
-    """Documents that an upload inbox may hold. Further ones are refused (409)."""
+    max_documents: ClassVar[int] = 10_000  # that an upload inbox may hold; further ones are refused (409)
     rate_limit_per_minute: int = Field(6000, ge=0)
     """Requests of one caller per minute, in each process; further ones are refused (429, `Retry-After`). A caller is a
     token, a key, or the user that a JSON Web Token names. 0: no limit. Not applied if `auth` is loopback. Limit for a

@@ -144,7 +144,8 @@ class AttachmentSource(ConfluencePages):
     """Read attached files: none, text formats, or all. text: plain text, Markdown, tables, source code, HTML. all: also
     PDF, Office files, zip, and, with citelock[formats], OpenDocument files, EPUB and e-mails; PDF needs citelock[pdf].
     Files of other types are recorded as excluded."""
-    max_attachment_bytes: int = Field(10_000_000, ge=1)
+    gone: ClassVar[Mapping[str, str]] = {"max_attachment_bytes": "max_file_bytes"}
+    max_file_bytes: int = Field(10_000_000, ge=1)
     """Bytes beyond which a file is excluded."""
 
 
@@ -202,7 +203,7 @@ class Confluence(AttachmentSource):
     than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted pages);
     changes of readers, moves and labels may be late by that many seconds. docs/operations.md compares the costs."""
     webhook: Webhook | None = None
-    """Hear of changes as they are made; null: only syncs find them."""
+    """Changes as they are made: `secret_env`, the variable with the secret of events; null: only syncs find them."""
     overlap_hours: ClassVar[float] = 24  # hours before the last sync from which CQL is asked again
     batch_size: ClassVar[int] = 50  # pages fetched in one request
     timeout_s: ClassVar[float] = 30  # seconds that a response may pause

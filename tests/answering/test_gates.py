@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.constants import section_of
 from support.passages import candidate_of
 
 from rag_serving.access.principals import Principal
@@ -25,7 +26,7 @@ from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 
-GATES = Gates(min_similarity=0.4, min_coverage=0.5, min_confidence=0.5, min_confidence_statement=0.2)
+GATES = section_of(Gates, min_similarity=0.4, min_coverage=0.5, min_confidence=0.5, min_confidence_statement=0.2)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from support.api_client import ADDRESS, LOCAL, bearer
 from rag_serving.api import documents as multipart
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.loading import Config
 
 EDITOR = ["reader", "editor"]
 TOKENS = {
@@ -29,7 +29,7 @@ MARKDOWN = b"# Leave\n\nEverybody has thirty days of leave.\n"
 
 
 def config_of(home: Path, **serving: Any) -> Config:
-    return parse_config(
+    return configured(
         {
             "home": str(home),
             "tenants": {"acme": {}, "other": {}},

@@ -169,8 +169,8 @@ def test_open_gates_let_everything_pass() -> None:
     "before",
     [
         "# ours\ntenants: {acme: {}}  # one\n",
-        "gates: {min_coverage: 0.3, min_confidence: 0.9}\n# ours\ntenants: {acme: {}}  # one\n",
-        "# ours\ntenants: {acme: {}}  # one\ngates:\n  min_confidence: 0.9  # guessed\n\n  min_coverage: 0.3\n",
+        "gates: {confidence_weights: mine.json, min_confidence: 0.9}\n# ours\ntenants: {acme: {}}  # one\n",
+        "# ours\ntenants: {acme: {}}  # one\ngates:\n  min_confidence: 0.9  # so\n\n  confidence_weights: mine.json\n",
         "# ours\ntenants: {acme: {}}  # one",
     ],
 )
@@ -180,7 +180,7 @@ def test_gates_are_written_and_the_rest_stays(tmp_path: Path, before: str) -> No
     write_gates(path, {"min_confidence": 0.42})
     config = load_config(path)
     assert config.gates.min_confidence == 0.42
-    assert config.gates.min_coverage == (0.3 if "min_coverage" in before else config.gates.min_coverage)
+    assert str(config.gates.confidence_weights) == ("mine.json" if "mine.json" in before else "None")
     assert "# ours\ntenants: {acme: {}}  # one\n" in path.read_text()
     assert path.read_text().count("gates:") == 1
 
@@ -197,13 +197,19 @@ def test_weights_that_were_learnt_lie_beside_the_configuration_that_names_them(t
     path = tmp_path / "app.yaml"
     path.write_text("tenants: {acme: {}}\n")
     tables = Tables(replace(learnt().with_vectors, bias=-2.0), replace(learnt().words_alone, bias=-1.0))
-    found = Calibration({"min_confidence": 0.42}, Fit(tables, 100.0, ()), (), GoldEvaluation(()))
+    found = Calibration({"min_confidence": 0.42, "min_closest": 0.2}, Fit(tables, 100.0, ()), (), GoldEvaluation(()))
     write_calibration(path, found, Embedding())
     config = load_config(path)
-    assert config.gates.min_confidence == 0.42
+    assert (config.gates.min_confidence, config.gates.min_closest, config.gates.min_clear) == (0.42, 0.2, 0.6)
     assert open_tables(config) == tables
     write_calibration(path, replace(found, confidence=Fit(learnt(), None, ())), Embedding())
     assert open_tables(load_config(path)) == learnt()
+    assert load_config(path).gates.min_closest == 0.2
+
+
+def test_a_learned_threshold_is_no_key() -> None:
+    with pytest.raises(ConfigError, match=r"gates.min_closest' is now in the file of gates.confidence_weights"):
+        parse_config({"gates": {"min_closest": 0.2}})
 
 
 # The command
@@ -239,7 +245,9 @@ def test_a_collection_is_calibrated_on_and_the_gates_are_written(
     payload = json.loads(found.stdout)
     assert payload["measured"]["citation_precision"] == 1.0
     told = yaml.safe_load((tmp_path / "app.yaml").read_text())["gates"]
-    assert told == {**payload["gates"], "confidence_weights": None}
+    learned = json.loads(Path(told.pop("confidence_weights")).read_text())
+    assert told | learned["gates"] == payload["gates"]
+    assert "with_vectors" not in learned
     assert payload["confidence"]["prior_strength"] is None
 
 

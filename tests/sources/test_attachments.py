@@ -124,7 +124,7 @@ def test_without_the_option_no_file_is_looked_at(tmp_path: Path, make: str) -> N
 
 
 def test_what_is_not_wanted_is_excluded_with_its_reason(tmp_path: Path) -> None:
-    reasons = dict(sync(export(tmp_path, *PAGES), attachments="text", max_attachment_bytes=21).excluded)
+    reasons = dict(sync(export(tmp_path, *PAGES), attachments="text", max_file_bytes=21).excluded)
     assert "PDF files are read with attachments: all" in reasons["att703"]
     assert "larger than 21 bytes" in reasons["att700"]
     assert "type" in reasons["att704"]

@@ -126,7 +126,7 @@ class Backends:
                 "writer_url": f"postgresql://citelock_writer@{at}",
                 "owner_url": f"postgresql://postgres@{at}",
             }
-            index = {"kind": "postgres", "connections": 4, **urls}
+            index = {"kind": "postgres", **urls}
             migrate(Config(home=home, index=index))
             return {"index": index}
 

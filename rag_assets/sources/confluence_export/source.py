@@ -182,7 +182,7 @@ def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Set
                 id=one.id,
                 page_id=f"{settings.id_prefix}{page_id}",
                 name=name,
-                read=partial(_bytes_of, archive, path, settings.max_attachment_bytes),
+                read=partial(_bytes_of, archive, path, settings.max_file_bytes),
                 version=number_of(one),
                 updated_at=moment_of(space.moment(one)),
                 size=_size(archive, path),

@@ -93,7 +93,10 @@ def calibrated(path: Path | None, embedding: str) -> Tables:
             raise WeightsError(f"{path} is of version {version}, not {VERSION}; {_MEND}")
         if (of := found["embedding"]) != embedding:
             raise WeightsError(f"{path} was calibrated with {of}, not with {embedding}; {_MEND}")
-        tables = [_with_confidence(learnt().of(table == TABLES[0]), found[table]) for table in TABLES]
+        shipped = {table: learnt().of(table == TABLES[0]) for table in TABLES}
+        tables = [
+            _with_confidence(weights, found[table]) if table in found else weights for table, weights in shipped.items()
+        ]
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror}); {_MEND}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -247,8 +247,7 @@ class WorkerVectors:
         Raises:
             DeadTextsError: some were put aside.
             BudgetError, BudgetsAwayError: the tenant's budget is spent; enqueued jobs stay.
-            ModelError: there is no progress; there is no worker and `jobs.without_workers` is `fail`; or the database
-                is away for longer than `jobs.stalled_s`.
+            ModelError: there is no progress, or the database is away for longer than `jobs.stalled_s`.
         """
         model = self._cache.model
         keys = [vector_key(model, text) for text in texts]
@@ -340,8 +339,6 @@ class WorkerVectors:
         others = sorted({worker.model for worker in living})
         known = f" (there are some for {', '.join(others)})" if others else ""
         lacking = f"no worker embeds with {self._cache.model}{known}"
-        if self._queue.settings.without_workers == "fail":
-            raise ModelError(f"{lacking}; start one: citelock worker, or set jobs.without_workers to embed")
         if not patience.told_lacking:
             patience.told_lacking = True
             self._tell(f"{lacking}: this build embeds itself until one comes")

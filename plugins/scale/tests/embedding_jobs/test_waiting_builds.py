@@ -135,13 +135,6 @@ def test_a_build_without_workers_says_so_and_embeds_itself_to_the_same_end(tmp_p
     assert (again.usage, again.lines, again.expected) == ({}, [], [])
 
 
-def test_a_build_without_workers_fails_where_that_is_configured(tmp_path: Path) -> None:
-    home = Installation(tmp_path, None, {"without_workers_s": 0, "without_workers": "fail"})
-    with pytest.raises(ModelError, match="no worker embeds with test/counting@1; start one: citelock worker"):
-        embed(home)
-    assert home.states("large") == (4, 0)
-
-
 def test_a_build_goes_on_where_a_killed_one_was(tmp_path: Path) -> None:
     home = Installation(tmp_path / "home", None, {"without_workers_s": 0})
     home.queue.clock = time.time
