@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.rerank_service.api import SIDECAR_SERIES
-from rag_serving.telemetry.metrics import BUCKETS_S, SERIES, TENANT, Series
+from rag_serving.telemetry.metrics import BUCKETS_S, TENANT, Series, all_series
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- begin metrics -->\n", "<!-- end metrics -->\n"
@@ -34,7 +34,7 @@ def reference(page: str) -> str:
     """Return docs/monitoring.md with the list of every series: its type, labels and meaning."""
     before, begin, rest = page.partition(BEGIN)
     listed = [
-        *_listed(SERIES.values()),
+        *_listed(all_series().values()),
         f"\nBuckets end at {', '.join(f'{bound:g}' for bound in BUCKETS_S)} seconds.\n",
         "\n### The reranker sidecar\n\n`/metrics` of `citelock rerank-service`, without the label `tenant`.\n\n",
         *_listed(SIDECAR_SERIES.values()),
@@ -53,7 +53,7 @@ def dashboard() -> str:
     """deploy/monitoring/dashboard.json: a row for each group of metrics, a panel for each metric."""
     panels: list[dict[str, Any]] = []
     top = 0
-    listed = [*SERIES.values(), *SIDECAR_SERIES.values()]
+    listed = [*all_series().values(), *SIDECAR_SERIES.values()]
     groups = list(dict.fromkeys(each.group for each in listed))
     ordered = sorted(listed, key=lambda each: groups.index(each.group))
     for group, members in groupby(ordered, key=lambda each: each.group):

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.parsed import parsed
 
 from rag_serving.records import flags
-from rag_serving.records.flags import FINDINGS, SENTENCES, flags_told
+from rag_serving.records.flags import FINDINGS, flags_told, sentences
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,12 +60,12 @@ def flags_raised() -> set[str]:
 def test_every_flag_has_a_sentence_and_every_sentence_a_flag() -> None:
     raised = flags_raised()
     assert len(raised) >= 15
-    assert raised == set(SENTENCES)
+    assert raised == set(sentences())
     assert raised >= FINDINGS
 
 
 def test_sentences_are_plain_and_short() -> None:
-    for text in SENTENCES.values():
+    for text in sentences().values():
         assert text[0].isupper()
         assert text.endswith(".")
         assert "_" not in text
@@ -74,6 +74,6 @@ def test_sentences_are_plain_and_short() -> None:
 
 def test_an_unknown_flag_is_told_by_its_name() -> None:
     assert flags_told([flags.CONFLICTING, "new_flag"]) == [
-        {"flag": "conflicting_figures", "text": SENTENCES["conflicting_figures"]},
+        {"flag": "conflicting_figures", "text": sentences()["conflicting_figures"]},
         {"flag": "new_flag", "text": "new flag"},
     ]

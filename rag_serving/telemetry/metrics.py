@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import threading
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,180 +80,16 @@ class Series:
         return (*((TENANT,) if self.has_tenant else ()), *self.labels)
 
 
-def _counter(name: str, group: str, text: str, unit: Unit = "count", **labels: str) -> Series:
-    return Series(name, "counter", group, text, labels, unit)
-
-
-def _gauge(name: str, group: str, text: str, unit: Unit = "count", **labels: str) -> Series:
-    return Series(name, "gauge", group, text, labels, unit)
-
-
-def _state(name: str, group: str, text: str, unit: Unit = "count", **labels: str) -> Series:
-    return Series(name, "gauge", group, text, labels, unit, of_operators=True)
-
-
-_PHASE = "`3`, `2`, `1`"
-
-SERIES: Mapping[str, Series] = {
-    series.name: series
-    for series in (
-        _counter(
-            "questions",
-            "Questions",
-            "Questions and searches.",
-            kind="`ask`, `selected_text`, `search`, `check`",
-            status="",
-            outcome="`told`, `closest`, `none`; empty of searches",
-        ),
-        _counter(
-            "degraded_questions",
-            "Questions",
-            "Questions and searches with something degraded (`flags`, less those that tell of the pages).",
-        ),
-        _counter("claims", "Questions", "Claims of answers."),
-        _counter("verified_claims", "Questions", "Claims that were verified."),
-        _gauge(
-            "feedback",
-            "Questions",
-            "Readers' verdicts, one per reader and answer; one that was replaced is taken off.",
-            verdict="",
-        ),
-        _counter("cached_answers", "Questions", "Questions that got an earlier answer.", pages="`same`, `other`"),
-        _counter("repeated_answers", "Questions", "Questions that got their answer again."),
-        _counter(
-            "http_responses",
-            "Requests",
-            "Responses to callers that were known, probes and `/metrics` excepted.",
-            code="",
-        ),
-        Series(
-            "stage_seconds",
-            "histogram",
-            "Time",
-            "Time of each stage; `total` is the whole question.",
-            {"stage": ""},
-            "seconds",
-        ),
-        _gauge(
-            "breaker_state",
-            "Parts that fail",
-            "Processes of this server that have the circuit breaker before a model's server in that state.",
-            server="`reranker`, `embedder`, `generator`",
-            state="`closed`, `open`, `half_open`",
-        ),
-        _gauge(
-            "retrieval_phase",
-            "Parts that fail",
-            "Processes of this server in which that phase of retrieval is in force.",
-            phase=f"{_PHASE}; `0`: none",
-        ),
-        _counter(
-            "phase_changes",
-            "Parts that fail",
-            "Steps from a phase of retrieval to another.",
-            direction="`down`, `up`, `configured`",
-            phase="",
-        ),
-        _counter(
-            "fall_throughs", "Parts that fail", "Questions and searches that a phase of retrieval failed.", phase=_PHASE
-        ),
-        _gauge(
-            "generation_state",
-            "Pages",
-            "Processes of this server by what they answer from: the published generation, an older one, or none.",
-            state="`published`, `older`, `none`",
-        ),
-        _state("generation_info", "Pages", "The published generation; always 1.", "flag", generation=""),
-        _state(
-            "generation_created_timestamp_seconds", "Pages", "When the published generation was built.", "timestamp"
-        ),
-        _state(
-            "generation_published_timestamp_seconds",
-            "Pages",
-            "When the published generation was first published.",
-            "timestamp",
-        ),
-        _state("generation_chunks", "Pages", "Chunks of the published generation."),
-        _state("generation_pages", "Pages", "Pages of the published generation, by source.", source=""),
-        _state(
-            "source_last_sync_timestamp_seconds",
-            "Pages",
-            "When the last complete sync of a source ended; absent where there was none, or this machine cannot know.",
-            "timestamp",
-            source="",
-        ),
-        _state(
-            "source_overdue",
-            "Pages",
-            "Whether a source had no complete sync for longer than its schedule or `monitoring` allows.",
-            "flag",
-            source="",
-        ),
-        _state(
-            "part_up",
-            "Parts that fail",
-            "Whether a part answers: the home folder, where pages are served from it; the database of "
-            "`telemetry.url`; the database of `index`; the object store that the home is shared by (0: this machine "
-            "does not have what was published last). Absent where it is not configured.",
-            "flag",
-            part="`home`, `database`, `index`, `object_store`",
-        ),
-        _state(
-            "home_free_ratio", "Parts that fail", "Share of the home's disk that is free, in steps of 0.01.", "ratio"
-        ),
-        _counter(
-            "telemetry_rows",
-            "Records",
-            "Rows of telemetry that were written, or dropped.",
-            fate="`recorded`, `dropped`",
-        ),
-        _gauge("telemetry_waiting", "Records", "Rows of telemetry that are not written yet."),
-        _counter(
-            "audit_events", "Records", "Events of the audit log that were written, or lost.", fate="`written`, `lost`"
-        ),
-        _gauge("audit_waiting", "Records", "Events of the audit log that are not written yet."),
-        _gauge(
-            "embedding_jobs",
-            "Embedding by workers",
-            "Embedding jobs, where workers are configured.",
-            state="`waiting`, `running`, `done`: of the last 30 days; `dead`: put aside",
-        ),
-        _gauge(
-            "embedding_oldest_job_seconds",
-            "Embedding by workers",
-            "Age of the oldest embedding job that waits or runs; 0: there is none.",
-            "seconds",
-        ),
-        _gauge(
-            "embedding_workers",
-            "Embedding by workers",
-            "Workers of the installation that gave a sign of life within a minute.",
-        ),
-        _counter("tokens", "Cost", "Tokens that models took for questions.", direction="`in`, `out`"),
-        _counter("cost", "Cost", "What they cost, in the currency of the prices.", "currency"),
-        _gauge("build_tokens", "Cost", "Tokens that builds used today (UTC).", part="`contexts`, `embedding`"),
-        _gauge(
-            "build_cost",
-            "Cost",
-            "What builds cost today (UTC), in the currency of the prices.",
-            "currency",
-            part="`contexts`, `embedding`",
-        ),
-        _gauge(
-            "budget_used",
-            "Cost",
-            "Used in the present minute, or day (UTC), where it is limited.",
-            "budget",
-            measure="`questions`, `tokens`, `cost`, `documents`",
-        ),
-        _gauge("budget_limit", "Cost", "Limits of a budget.", "budget", measure="", limit="`soft`, `hard`"),
-    )
-}
+@cache
+def all_series() -> Mapping[str, Series]:
+    """Return the metrics by name, as `series.toml` lists them."""
+    text = Path(__file__).with_name("series.toml").read_text(encoding="utf-8")
+    return {name: Series(name, **given) for name, given in tomllib.loads(text).items()}
 
 
 def gauge_of(name: str, registry: CollectorRegistry) -> Gauge:
     """Return a gauge of the list in a registry of its own, for values read on demand."""
-    series = SERIES[name]
+    series = all_series()[name]
     return Gauge(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=registry)
 
 
@@ -296,7 +134,7 @@ class Metrics:
         self._rows = self._counter("telemetry_rows")
         self._events = self._counter("audit_events")
         self._responses = self._counter("http_responses")
-        series = SERIES["stage_seconds"]
+        series = all_series()["stage_seconds"]
         self._seconds = Histogram(
             f"{PREFIX}{series.name}",
             plain_text(series),
@@ -318,11 +156,11 @@ class Metrics:
         self._repeated = self._counter("repeated_answers")
 
     def _counter(self, name: str) -> Counter:
-        series = SERIES[name]
+        series = all_series()[name]
         return Counter(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry)
 
     def _gauge(self, name: str, mode: Literal["sum", "livesum"]) -> Gauge:
-        series = SERIES[name]
+        series = all_series()[name]
         return Gauge(
             f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry, multiprocess_mode=mode
         )

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from support.api_client import ADDRESS, LOCAL, bearer
+from support.constants import configured
 
 from rag_serving.api import documents as multipart
 from rag_serving.api.app import create_app

@@ -14,9 +14,9 @@ from support.wiki import configuration
 
 from rag_serving.artifacts.signed_files import write_sync_time
 from rag_serving.artifacts.store import Store
-from rag_serving.telemetry.metrics import SERIES
+from rag_serving.telemetry.metrics import all_series
 
-OF_OPERATORS = {series.full_name for series in SERIES.values() if series.of_operators}
+OF_OPERATORS = {series.full_name for series in all_series().values() if series.of_operators}
 TOKENS = {
     "reads": {"tenant": "acme"},
     "operates": {"tenant": "acme", "roles": ["operator"]},
@@ -111,7 +111,7 @@ def test_every_sample_of_metrics_is_in_the_list(copied_wiki: Path) -> None:
     with client_of(copied_wiki, **more, reranker={"url": "http://127.0.0.1:9/rerank"}) as client:
         client.post("/v1/ask", json=QUESTION)
         found = sampled(client)
-    listed = {series.full_name for series in SERIES.values()}
+    listed = {series.full_name for series in all_series().values()}
     suffixes = ("_bucket", "_sum", "_count")
     stages = {f"citelock_stage_seconds{suffix}" for suffix in suffixes}
     assert names(found) - stages <= listed

@@ -16,13 +16,13 @@ import yaml
 from support.promql import Selector, grouped_labels, selectors
 
 from rag_serving.rerank_service.api import SIDECAR_SERIES, Meters
-from rag_serving.telemetry.metrics import SERIES, Series
+from rag_serving.telemetry.metrics import Series, all_series
 from scripts import generate_monitoring
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "monitoring"
 TARGET = {"job", "instance"}
-KNOWN = {series.full_name: series for series in (*SERIES.values(), *SIDECAR_SERIES.values())}
+KNOWN = {series.full_name: series for series in (*all_series().values(), *SIDECAR_SERIES.values())}
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 
