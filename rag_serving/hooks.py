@@ -143,7 +143,6 @@ def of_upload(user: str | None, source: str, upload: Upload) -> Event:
 
 
 def _local_account() -> str | None:
-    """Return the account that runs a command on this machine, as `os:NAME`; None if it has no name."""
     try:
         return f"os:{getpass.getuser()}"
     except (KeyError, OSError):

@@ -154,7 +154,6 @@ class Redactor:
 
 
 def _without_overlaps(found: Sequence[PersonalData]) -> list[PersonalData]:
-    """Return those that overlap none of an earlier kind, in the order of the text."""
     rank = {kind: number for number, kind in enumerate(KINDS)}
     kept: list[PersonalData] = []
     for one in sorted(found, key=lambda one: (one.start, rank[one.kind], -one.end)):
@@ -195,7 +194,7 @@ def _begin_of_local(text: str, at: int, least: int) -> int:
         opening = text.rfind('"', max(least, at - _LOCAL_CHARS), at - 1)
         return opening if opening >= 0 and "\n" not in text[opening:at] else at
     begin = at
-    while begin > max(least, at - _LOCAL_CHARS) and _is_local(text[begin - 1]):
+    while begin > max(least, at - _LOCAL_CHARS) and (text[begin - 1].isalnum() or text[begin - 1] in _LOCAL_MARKS):
         begin -= 1
     while begin < at and text[begin] in _TRIMMED:
         begin += 1
@@ -203,12 +202,7 @@ def _begin_of_local(text: str, at: int, least: int) -> int:
     return equals + 1 if begin <= equals < at - 1 else begin
 
 
-def _is_local(character: str) -> bool:
-    return character.isalnum() or character in _LOCAL_MARKS
-
-
 def _end_of_domain(text: str, begin: int) -> int | None:
-    """Return where the domain that begins here ends, or None if there is none."""
     if literal := _LITERAL.match(text, begin):
         return literal.end()
     end = begin
@@ -274,7 +268,6 @@ def _national_id_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
 
 
 def _plugged(hook: str) -> Any:
-    """Return the plug-in's object; None if it is not installed."""
     entry = loaded(HOOKS).get(hook)
     return entry and entry.load()
 

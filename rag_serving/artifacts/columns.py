@@ -63,14 +63,12 @@ def _add(hasher: Hasher, array: pa.Array) -> None:
 
 
 def _add_numbers(hasher: Hasher, array: pa.Array) -> None:
-    """Add the bytes of numbers without nulls."""
     if len(array):
         width = array.type.bit_width // 8
         hasher.update(memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width])
 
 
 def _text(array: pa.Array) -> memoryview:
-    """Return the bytes of texts without nulls, one after the other."""
     _, offsets, data = array.buffers()
     if not len(array) or data is None:
         return memoryview(b"")

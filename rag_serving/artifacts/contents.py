@@ -272,7 +272,10 @@ class FileComparison:
         self._wanted = [*wanted]
 
     def __enter__(self) -> Self:
-        stamps = {name: self._sized(name) for name in self._files}
+        try:
+            stamps = {name: sized_stamp(self._folder / name, facts.bytes) for name, facts in self._files.items()}
+        except StoreError as error:
+            raise StoreError(f"{error}; {mend(self._tenant)}") from None
         self._pool = ThreadPoolExecutor(_THREADS, "compare")
         others = self._files.keys() - set(self._wanted)
         self._under_way = {
@@ -290,12 +293,6 @@ class FileComparison:
 
     def __getitem__(self, name: str) -> MappedContent:
         return self._under_way[name].result()
-
-    def _sized(self, name: str) -> Stamp:
-        try:
-            return sized_stamp(self._folder / name, self._files[name].bytes)
-        except StoreError as error:
-            raise StoreError(f"{error}; {mend(self._tenant)}") from None
 
     def _read(self, name: str, stamp: Stamp) -> MappedContent:
         """Return the content of a file that has this stamp, compared with its digest; empty if it is not wanted."""
@@ -329,7 +326,6 @@ class FileComparison:
 
 
 def _copied(file: BufferedReader, size: int, hasher: Hasher | None) -> memoryview:
-    """Return a file's bytes in memory, as many as there are of `size`."""
     # Not by numpy, which requests huge pages: allocating those can take a second in fragmented memory.
     data = memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if size else b"")
     done = 0

@@ -72,6 +72,7 @@ class DocumentFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._folder_of_documents, self._states_path = folder / "documents", folder / "states.json"
         self._documents: dict[str, tuple[Stamp, Any]] = {}
         self._states: tuple[Stamp, Any] | None = None
 
@@ -168,14 +169,6 @@ class DocumentFiles:
             path.unlink(missing_ok=True)
         return len(doomed)
 
-    @property
-    def _folder_of_documents(self) -> Path:
-        return self.folder / "documents"
-
-    @property
-    def _states_path(self) -> Path:
-        return self.folder / "states.json"
-
     def _listed(self) -> Iterator[tuple[str, str, Stamp]]:
         with suppress(FileNotFoundError), os.scandir(self._folder_of_documents) as entries:
             for entry in entries:
@@ -205,7 +198,6 @@ def _times(path: Path) -> Stamp:
 
 
 def _checked(name: str) -> str:
-    """Return a name that is one of ours, not a path."""
     if not _NAME.match(name):
         raise ValueError(f"{name!r} is no name of a file in an inbox")
     return name

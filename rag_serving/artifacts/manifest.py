@@ -94,7 +94,6 @@ class Manifest(Record):
 
     @model_serializer(mode="wrap")
     def _content(self, content_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the fields; without parts as they are written if there are none."""
         content: dict[str, Any] = content_of(self)
         if not self.parts:
             content.pop("parts", None)

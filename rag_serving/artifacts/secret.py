@@ -106,7 +106,12 @@ def unseal_bytes(secret: bytes, sealed: str, beside: bytes) -> bytes:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    content = _content(sealed)
+    try:
+        content = b64decode(sealed.removeprefix(PREFIX), validate=True)
+    except ValueError as error:
+        raise SealError("it is damaged: no base64") from error
+    if not sealed.startswith(PREFIX) or b64encode(content).decode() != sealed.removeprefix(PREFIX):
+        raise SealError("it is in a form that this program does not know")
     name, key = _keys(secret)
     if not hmac.compare_digest(content[:_KEY_NAME_BYTES], name):
         raise SealError("it cannot be read, because the installation's secret is another one")
@@ -115,16 +120,6 @@ def unseal_bytes(secret: bytes, sealed: str, beside: bytes) -> bytes:
         return AESGCM(key).decrypt(nonce, ciphertext, _bound(name, beside))
     except (InvalidTag, ValueError) as error:
         raise SealError("it was altered, or belongs elsewhere") from error
-
-
-def _content(sealed: str) -> bytes:
-    try:
-        content = b64decode(sealed.removeprefix(PREFIX), validate=True)
-    except ValueError as error:
-        raise SealError("it is damaged: no base64") from error
-    if not sealed.startswith(PREFIX) or b64encode(content).decode() != sealed.removeprefix(PREFIX):
-        raise SealError("it is in a form that this program does not know")
-    return content
 
 
 def _keys(secret: bytes) -> tuple[bytes, bytes]:
@@ -194,7 +189,6 @@ def _secret(home: Path) -> bytes:
 
 
 def _refuse_lost(home: Path) -> None:
-    """Raise SecretError if a home must have had a secret."""
     manifests = home.glob("tenants/*/generations/*/manifest.json")
     had_one = any(b'"signature"' in path.read_bytes() for path in manifests)
     if had_one and not (home / FILE).exists():  # another process may just have made one

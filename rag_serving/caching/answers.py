@@ -179,7 +179,8 @@ class AnswerCache:
             return False
         kept = CachedAnswer(bare(answer), cached.receipt, cached.lock)
         vector = vector_of()
-        size = size_of(kept.answer) + BYTES_PER_CHARACTER * len(json.dumps(kept.receipt)) + _bytes_of(vector)
+        size = size_of(kept.answer) + BYTES_PER_CHARACTER * len(json.dumps(kept.receipt))
+        size += 0 if vector is None else vector.nbytes
         entry = _KeptAnswer(kept, _exact(question), vector, self._clock())
         with self._lock:
             return self._entries.put(_key(scope, question), entry, size)
@@ -216,10 +217,6 @@ def _key(scope: AnswerScope, question: str) -> bytes:
 
 def _exact(question: str) -> bytes:
     return hashlib.sha256(" ".join(question.split()).encode("utf-8", "surrogatepass")).digest()
-
-
-def _bytes_of(vector: Vector | None) -> int:
-    return 0 if vector is None else vector.nbytes
 
 
 MayRead = Callable[[frozenset[str]], bool]
@@ -299,10 +296,12 @@ class KeptAnswers:
         wanted = asking.key
         with self._lock:
             found = [kept for (question, _), kept in self._kept.items() if question == wanted]
-        fitting = [kept for kept in found if self._fits(asking.principal, kept)]
-        for kept in sorted(fitting, key=lambda kept: -kept.at):
+        for kept in sorted(found, key=lambda kept: -kept.at):
+            if self._clock() - kept.at > self._settings.cached_max_age_s:
+                break
+            classes = satisfied_classes(asking.principal, asking.principal.tenant, kept.source.known)
             is_same = kept.answer.generation == published
-            if is_same or may_read(kept.source.pages):
+            if classes == kept.source.classes and (is_same or may_read(kept.source.pages)):
                 return self._shown(kept, is_same, kept.asker == asking.asker)
         return None
 
@@ -310,11 +309,6 @@ class KeptAnswers:
         """Forget all."""
         with self._lock:
             self._kept.clear()
-
-    def _fits(self, principal: Principal, kept: _Kept) -> bool:
-        if self._clock() - kept.at > self._settings.cached_max_age_s:
-            return False
-        return satisfied_classes(principal, principal.tenant, kept.source.known) == kept.source.classes
 
     def _shown(self, kept: _Kept, is_same: bool, is_own: bool) -> Answer:
         """Return the answer marked as an earlier one. Only its own asker may open its receipt; other occurrences of a
@@ -340,15 +334,10 @@ class KeptAnswers:
 
 def told_age(seconds: float) -> str:
     """Return a span of time in words, in its largest whole unit."""
-    for name, count in _in_units(seconds):
-        if count:
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if count := int(seconds // length):
             return f"{count} {name}{'' if count == 1 else 's'}"
     return "less than a minute"
-
-
-def _in_units(seconds: float) -> Iterator[tuple[str, int]]:
-    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        yield name, int(seconds // length)
 
 
 LONGEST = 400
@@ -491,7 +480,6 @@ def _canonical(text: str, is_steps: bool) -> Iterator[str]:
 
 
 def _is_sign(text: str, at: int) -> bool:
-    """Return whether a dot or a hyphen belongs to the next word: `-5`, `.NET`."""
     return text[at] in ".-" and text[at + 1 : at + 2].isalnum() and not text[max(0, at - 1) : at].strip()
 
 
@@ -515,7 +503,6 @@ def _form(word: str, is_case_told: bool) -> str:
 
 
 def _singular(word: str) -> str:
-    """Return a word in lower case without the regular ending of a plural or a third person."""
     if len(word) < 4 or not word.endswith("s") or word in _NO_PLURALS or _ENDS_LIKE_ONE.search(word):
         return word
     if word.endswith("ies") and len(word) > 5:

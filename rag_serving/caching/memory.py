@@ -51,7 +51,7 @@ from rag_serving.tracing import StageTrace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rag_serving.telemetry.guarded import GuardedDatabase
+    from rag_serving.telemetry.tables import GuardedDatabase
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,12 @@ class EarlierAnswers:
         return replace(earlier, understood=request.understood, flags=tuple(flags), timings_ms=trace.timings_ms)
 
     def _may_read(self, principal: Principal, generation_id: str, pages: frozenset[str]) -> bool:
-        """Return whether a principal may read all of some pages of a generation."""
         known = self._classes_of(generation_id)
         if known is None or not pages or principal.tenant != self._tenant:
             return False
         return all((classes := known.get(page)) and all(satisfies(principal, one) for one in classes) for page in pages)
 
     def _classes_of(self, generation_id: str) -> Mapping[str, frozenset[str]] | None:
-        """Return the reader classes of every page; None if they are not known."""
         with self._lock:
             if self._last is None or self._last[0] != generation_id:
                 try:
@@ -197,7 +195,6 @@ class EarlierAnswers:
 
 
 def _asking(request: QuestionRequest) -> Asking:
-    """Return a question with all inputs of its answer."""
     scope = {name: value for name, value in vars(request).items() if name not in _NOT_ASKED and value}
     return Asking(request.principal, request.text, scope)
 
@@ -345,7 +342,6 @@ def _digest(config: Config, tenant: str) -> str:
 
 
 def _database(config: Config, wait_s: float) -> GuardedDatabase:
-    from rag_serving.telemetry.guarded import GuardedDatabase
-    from rag_serving.telemetry.tables import FORGOTTEN_METADATA
+    from rag_serving.telemetry.tables import FORGOTTEN_METADATA, GuardedDatabase
 
     return GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), FORGOTTEN_METADATA, wait_s)

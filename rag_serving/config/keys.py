@@ -111,7 +111,7 @@ def _is_key(config: type[BaseModel], keys: Sequence[str]) -> bool:
     at."""
     models: Models = (config,)
     for number, key in enumerate(keys):
-        fields = [model.model_fields[name] for model in models if (name := _field(model, key))]
+        fields = [field for model in models for name, field in model.model_fields.items() if name.lower() == key]
         if not fields:
             return False
         if any(_is_mapping(field) for field in fields):
@@ -122,11 +122,6 @@ def _is_key(config: type[BaseModel], keys: Sequence[str]) -> bool:
     return True
 
 
-def _field(model: type[BaseModel], key: str) -> str | None:
-    """Return the name of a field, whatever its case."""
-    return next((name for name in model.model_fields if name.lower() == key), None)
-
-
 def _models_at(models: Models, keys: Sequence[str]) -> Models:
     """Return the models that may stand at a pydantic location: names of a mapping lead nowhere, tags of a union narrow
     it."""
@@ -135,17 +130,12 @@ def _models_at(models: Models, keys: Sequence[str]) -> Models:
         if fields:
             models = [model for field in fields for model in _models(field.annotation)]
         else:
-            models = [model for model in models if _has_kind(model, key)] or models
+            kinds = ((model, model.model_fields.get("kind")) for model in models)
+            models = [model for model, kind in kinds if kind and key in get_args(kind.annotation)] or models
     return models
 
 
-def _has_kind(model: type[BaseModel], tag: str) -> bool:
-    kind = model.model_fields.get("kind")
-    return kind is not None and tag in get_args(kind.annotation)
-
-
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in a type: those of a union, or the values of a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]

@@ -255,7 +255,6 @@ _Keys = TypeVar("_Keys", bound=BaseModel)
 
 
 def _laid_over(given: _Keys, own: _Keys) -> _Keys:
-    """Return a section with the keys that another one sets."""
     return given.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
@@ -396,7 +395,6 @@ def _refuse_missing(config: Config) -> None:
 
 
 def _explain(fault: ErrorDetails) -> str:
-    """Return one validation fault in one line; an unknown key names the nearest known one."""
     where = ".".join(_path(fault["loc"]))
     if fault["type"] == "extra_forbidden":
         if now := replaced(Config, fault["loc"]):

@@ -88,7 +88,6 @@ class Conversing:
 
 
 def _asking_again(ask: Ask) -> AskAgain:
-    """Return a function that repeats an earlier question, once."""
     has_failed = False  # what cannot be searched now is not tried for each earlier question anew
 
     @cache
@@ -106,7 +105,6 @@ def _asking_again(ask: Ask) -> AskAgain:
 
 
 def _found(answer: Answer, lock: Lock) -> FoundAgain:
-    """Return the result of an earlier question: its options, and its pages, cited ones first."""
     chunks = [each.chunk for each in lock.passages]
     cited = {each.page_id for each in answer.citations}
     chunks.sort(key=lambda chunk: chunk.page_id not in cited)

@@ -108,7 +108,6 @@ def _followed(
     ask_again: AskAgain,
     rewritten: Callable[[], str | None],
 ) -> Reading:
-    """Return a question that may lean on those before it."""
     points, asked = _ON_PAGE.search(question), question
     if points:
         asked = _ON_PAGE.sub("", question, count=1).strip() or question
@@ -130,7 +129,6 @@ def _followed(
 
 
 def _likelier(texts: Sequence[str | None], filters: Filters | None, ask_again: AskAgain) -> str:
-    """Return the text that is answered with the most confidence, the first of equal ones."""
 
     def worth(text: str) -> tuple[bool, float]:
         found = ask_again(text, filters)
@@ -140,7 +138,6 @@ def _likelier(texts: Sequence[str | None], filters: Filters | None, ask_again: A
 
 
 def _after(subject: _Subject, turn: ConversationTurn, ask_again: AskAgain) -> _Subject:
-    """Return the subject for the next question, after one more turn."""
     filters = turn.filters or subject.filters
     if option := _picked(turn.question, subject, ask_again):
         base = last = latest = option.query or option.label
@@ -154,14 +151,12 @@ def _after(subject: _Subject, turn: ConversationTurn, ask_again: AskAgain) -> _S
 
 
 def _picked(text: str, subject: _Subject, ask_again: AskAgain) -> ClarificationOption | None:
-    """Return the option of the turn before that a text names; None if it names none."""
     if not (subject.latest and subject.may_offer) or not (is_pick(text) or may_pick(text, subject.answer)):
         return None
     return picked(text, ask_again(subject.latest, subject.filters).options)
 
 
 def _page(subject: _Subject, ask_again: AskAgain) -> str | None:
-    """Return the title of the page that the last question was answered from."""
     if not subject.last:
         return None
     pages = ask_again(subject.last, subject.filters).pages
@@ -233,7 +228,6 @@ def picked(text: str, options: Sequence[ClarificationOption]) -> ClarificationOp
 
 
 def _number(form: re.Match[str], count: int) -> int:
-    """Return the index of the option, of `count`, that a form names."""
     groups = form.groupdict()
     if groups["yes"] or groups["former"]:
         return 0
@@ -393,7 +387,6 @@ def _other_case(text: str, before: str) -> str | None:
 
 
 def _leans(said: str, text: str) -> bool:
-    """Return whether a question points at something it does not name, or goes on from another with few words."""
     terms = terms_of(said)
     if len(terms) <= _FEW_TERMS and (said != text or _POINTING.search(said) is not None or terms <= _of_something()):
         return bool(terms) or said != text or _POINTING.search(said) is not None

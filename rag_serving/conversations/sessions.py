@@ -43,8 +43,8 @@ from rag_serving.query.filters import parse_filters
 from rag_serving.receipts.receipt import ReceiptError, Secrecy
 from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
-from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import GuardedDatabase
 
 SESSION_UNKNOWN, SESSION_UNAVAILABLE = "session_unknown", "session_unavailable"
 MOST_LISTED = 200
@@ -367,7 +367,6 @@ class SessionStore:
             self._deleted(SESSIONS.c.tenant == self._tenant, SESSIONS.c.last_active < self._oldest())
 
     def _of(self, owner: str) -> tuple[ColumnElement[bool], ...]:
-        """Return the conditions on a session of this owner."""
         mine = SESSIONS.c.tenant == self._tenant, SESSIONS.c.user_id == owner
         return (*mine, SESSIONS.c.last_active >= self._oldest())
 
@@ -421,7 +420,6 @@ class SessionStore:
 
 
 def _delete(connection: Connection, sessions: Sequence[str]) -> int:
-    """Delete sessions with all their questions; return how many there were."""
     for identifier in sessions:
         queries = select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
         connection.execute(delete(RESPONSES).where(RESPONSES.c.query_id.in_(queries)))

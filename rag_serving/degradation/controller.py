@@ -245,7 +245,6 @@ class PhaseController:
         return self._move(self._in_force + 1, "up", f"{self._good_probes} questions in a row were answered well")
 
     def _judged(self) -> Change | None:
-        """Return the step down that the window calls for."""
         settings, now = self._settings, self._clock()
         if not settings.automatic or now - self._changed_at < settings.window_s:
             return None

@@ -120,19 +120,14 @@ class Searches:
                 if left <= 0:
                     raise HangingError(f"it took longer than {seconds:g} s")
         finally:
-            if not outcome.done():
-                self._leave(outcome, attempt)
+            if not outcome.done():  # it is abandoned, reports nothing further, and counts as hanging until it ends
+                attempt.abandon(outcome)
+                self._count(1)
+                outcome.add_done_callback(lambda _: self._count(-1))
 
-    def _leave(self, outcome: Future[Any], attempt: Attempt) -> None:
-        """Abandon a search: it reports nothing further, and counts as hanging until it ends."""
-        attempt.abandon(outcome)
+    def _count(self, more: int) -> None:
         with self._lock:
-            self._hanging += 1
-        outcome.add_done_callback(lambda _: self._ended())
-
-    def _ended(self) -> None:
-        with self._lock:
-            self._hanging -= 1
+            self._hanging += more
 
 
 class Attempt:
@@ -341,7 +336,11 @@ class ChosenPhases:
 
     def current(self) -> ChosenPhase | None:
         """Return the choice in force; None: the configuration applies. The file is reread when it changes."""
-        stamp = self._stamp_now()
+        try:
+            found = self._path.stat()
+            stamp = found.st_mtime_ns, found.st_size, found.st_ino
+        except OSError:
+            stamp = None
         if stamp != self._stamp:
             self._stamp, self._choice = stamp, self._read() if stamp else None
         return self._choice
@@ -358,26 +357,16 @@ class ChosenPhases:
         choice = ChosenPhase(phase, enabled, datetime.now(UTC).isoformat(timespec="seconds"))
         write_signed(self._store, self._path, vars(choice))
 
-    def _stamp_now(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
     def _read(self) -> ChosenPhase | None:
         try:
-            return _parsed_choice(read_signed(self._store, self._path))
+            content = read_signed(self._store, self._path)
         except (StoreError, SecretError) as error:
             _log.error("tenant %s: the phase that an operator chose is ignored: %s", self._tenant, error)
             return None
-
-
-def _parsed_choice(content: Mapping[str, Any]) -> ChosenPhase | None:
-    phase = content.get("phase")
-    if phase is not None and phase not in PHASES:
-        return None
-    return ChosenPhase(phase, bool(content.get("enabled", True)), str(content.get("at", "")))
+        phase = content.get("phase")
+        if phase is not None and phase not in PHASES:
+            return None
+        return ChosenPhase(phase, bool(content.get("enabled", True)), str(content.get("at", "")))
 
 
 def tried_out(canary: Canary, request: QuestionRequest) -> Mapping[str, bool]:

@@ -58,14 +58,12 @@ def shares_of_languages(texts: Sequence[str], known: Sequence[str | None] = ()) 
     """
     told: Counter[str] = Counter()
     for text, language in zip_longest(texts, known):
-        if language := language or _language_of(text):
+        if not language:
+            found, likelihood = _detected(_prose(text))
+            language = found if likelihood >= _PROSE else None
+        if language:
             told[language] += 1
     return {language: count / told.total() for language, count in told.most_common()}
-
-
-def _language_of(passage: str) -> str | None:
-    language, likelihood = _detected(_prose(passage))
-    return language if likelihood >= _PROSE else None
 
 
 def page_language(texts: Sequence[str]) -> str | None:
@@ -75,7 +73,6 @@ def page_language(texts: Sequence[str]) -> str | None:
 
 
 def _prose(text: str) -> str:
-    """Return the beginning of a text without code and names."""
     return " ".join(word for word in _CODE.sub(" ", text[:_LONGEST]).split() if not _NAME.search(word))
 
 

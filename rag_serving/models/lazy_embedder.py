@@ -167,19 +167,15 @@ class GuardedEmbedder:
         if not self.breaker.allow():
             raise ModelError(self._failure)
         try:
-            result = ask(self._opened())
+            with self._opening:
+                self._model = self._model or self._open_model()
+            result = ask(self._model)
         except ModelError as error:
             self._failure = str(error)
             self.breaker.fail()
             raise
         self.breaker.succeed()
         return result
-
-    def _opened(self) -> Embedder:
-        with self._opening:
-            if self._model is None:
-                self._model = self._open_model()
-            return self._model
 
 
 def open_guarded(config: Config) -> GuardedEmbedder:

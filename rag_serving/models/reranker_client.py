@@ -111,7 +111,14 @@ class RemoteReranker:
         if not self.breaker.allow():
             raise ModelError(f"the reranker at {self.url} failed a moment ago and is left alone for a while")
         try:
-            work = self._ask(self._body(query, passages, top_n), headers, seconds)
+            candidates = [{"id": identifier, "text": text[:_LONGEST_TEXT]} for identifier, text in passages]
+            asked = {
+                "query": query,
+                "candidates": candidates,
+                "top_n": top_n,
+                "max_seq_len": self._settings.max_seq_len,
+            }
+            work = self._ask(json.dumps(asked).encode(), headers, seconds)
             content = self._loop.run(work, seconds + _GRACE_S)
             ranking = _ranking(content, {identifier for identifier, _ in passages}, top_n)
         except _BusyError as error:
@@ -146,11 +153,6 @@ class RemoteReranker:
             self._loop.run(self._client.aclose(), _CHECK_S)
             self._client = None
         self._loop.close()
-
-    def _body(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> bytes:
-        candidates = [{"id": identifier, "text": text[:_LONGEST_TEXT]} for identifier, text in passages]
-        length = self._settings.max_seq_len
-        return json.dumps({"query": query, "candidates": candidates, "top_n": top_n, "max_seq_len": length}).encode()
 
     async def _ask(self, body: bytes, headers: Mapping[str, str], seconds: float) -> bytes:
         """Return the body of a 200; the deadline cancels the request, even while data trickles in."""

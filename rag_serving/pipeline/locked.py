@@ -25,7 +25,7 @@ from rag_serving.query.topics import intents_of
 from rag_serving.records.answers import Answer, Evidence
 from rag_serving.records.decisions import Clarification, Contender, Decision
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
-from rag_serving.records.passages import Candidate, Chunk, Lock
+from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.clarity import category_of, introduction, topic_asked
 from rag_serving.retrieval.examples import example_questions
@@ -124,12 +124,12 @@ class Locked:
     @property
     def question(self) -> Question:
         """The question as the stages after the lock need it."""
-        query, view, request = self.search.query, self.view, self.request
+        query, context, view, request = self.search.query, self.search.context, self.view, self.request
         return Question(
             text=request.text if self.told else query.text,
             original=request.original or request.text,
-            weights=self._weights,
-            vector=self.search.context.vector,
+            weights={**context.term_weights, **dict(pair for part in self.parts for pair in part.weights.items())},
+            vector=context.vector,
             stored=self.search.stored_similarity(self.lock.chunk_ids),
             remark=query.remark and (None if is_heading(query.text, self.lock) else query.remark),
             opening=partial(beginning, view.beside),
@@ -187,14 +187,6 @@ class Locked:
         text = f"What is {query.text.strip(' ?!.')}?" if is_named else query.text
         stored = self.search.stored_similarity(self.lock.chunk_ids)
         return QuestionPart(text, context.term_weights, first, count, is_named, context.vector, stored)
-
-    @property
-    def _weights(self) -> dict[str, float]:
-        """The weights of the terms of the whole question."""
-        weights = dict(self.search.context.term_weights)
-        for part in self.parts:
-            weights |= part.weights
-        return weights
 
 
 def _once(candidates: list[Candidate]) -> tuple[Candidate, ...]:
@@ -254,7 +246,6 @@ def _clear(locked: Locked) -> Locked | None:
 
 
 def _are_apart(one: Locked, other: Locked, text: str) -> bool:
-    """Return whether different pages answer two questions, and no heading names both at once."""
     if _page(one) == _page(other):
         return False
     both = caseless(text.strip(_AROUND))
@@ -278,10 +269,5 @@ def _contender(locked: Locked) -> Contender:
         return decision.contenders[0]
     candidate = locked.lock.passages[0]
     chunk = candidate.chunk
-    return Contender(
-        _label(chunk), category_of(chunk), locked.search.query.text, chunk.url, chunk.page_id, candidate.score
-    )
-
-
-def _label(chunk: Chunk) -> str:
-    return " → ".join(dict.fromkeys((chunk.title, *chunk.heading_path[-1:])))
+    label = " → ".join(dict.fromkeys((chunk.title, *chunk.heading_path[-1:])))
+    return Contender(label, category_of(chunk), locked.search.query.text, chunk.url, chunk.page_id, candidate.score)

@@ -12,8 +12,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.store import StoredReceipt, StoredShare, asker_mark
-from rag_serving.telemetry.guarded import WAIT_S, GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import WAIT_S, GuardedDatabase
 
 Result = TypeVar("Result")
 

@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer, SearchResults
-from rag_serving.records.claims import RejectedCandidate, Usage, Verdict
-from rag_serving.records.decisions import Refusal
+from rag_serving.records.claims import RejectedCandidate, Verdict
 from rag_serving.records.passages import Lock
 
 Kind = Literal["ask", "selected_text", "search", "check"]
@@ -85,21 +84,31 @@ class RowBuilder:
     def of_answer(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> dict[str, Any]:
-        """Return the row of QUESTIONS for an answered, or not answered, question."""
+        """Return the row of QUESTIONS for an answered, or not answered, question. Texts of pages are not kept."""
+        refusal = answer.refusal
         return {
             **self._asked(principal, question, kind),
             **_measured(answer.status, answer.generation, answer.flags, answer.timings_ms),
             **_traced(trace),
-            **_taken(answer.usage),
+            "tokens_in": answer.usage.prompt_tokens if answer.usage else 0,
+            "tokens_out": answer.usage.completion_tokens if answer.usage else 0,
+            "cost": answer.usage.cost if answer.usage else 0.0,  # in the currency of the configured table
             "generator": answer.generator,
             "reranker": answer.reranker,
             "receipt_id": answer.receipt_id,
-            "refusal": _refused(answer.refusal),
+            "refusal": refusal and {"gate": refusal.gate, "value": refusal.value, "threshold": refusal.threshold},
             "outcome": answer.outcome,
             "confidence": answer.gates.get("confidence"),
             "threshold": answer.gates.get("min_confidence"),
             "evidence": _rounded(answer.features),
-            "rejected": _rejected(trace),
+            "rejected": [
+                {
+                    "chunk_id": trace.lock.chunk_ids[candidate.passage - 1],
+                    "score": round(candidate.score, 4),
+                    "features": _rounded(candidate.features),
+                }
+                for candidate in trace.rejected
+            ],
             "action": _ACTIONS.get(answer.status),
         }
 
@@ -110,7 +119,7 @@ class RowBuilder:
             **self._asked(principal, query, "search"),
             **_measured(status, found.generation, found.degraded, found.timings_ms),
             **_traced(trace),
-            **_taken(None),
+            **{"tokens_in": 0, "tokens_out": 0, "cost": 0.0},
             "generator": "",
             "reranker": found.reranker,
             "receipt_id": None,
@@ -185,7 +194,12 @@ def _traced(trace: Trace) -> dict[str, Any]:
         "candidates": [
             {"chunk_id": chunk_id, "scores": _rounded(scores)} for chunk_id, scores in trace.candidates[:MAX_CANDIDATES]
         ],
-        **{name: _ranked(trace.rankings.get(name)) for name in ("dense", "lexical", "fused")},
+        **{
+            name: None
+            if (ranking := trace.rankings.get(name)) is None
+            else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
+            for name in ("dense", "lexical", "fused")
+        },
         "features": list(trace.features),
         **vars(trace.found),
         "locked": list(trace.lock.chunk_ids),
@@ -195,37 +209,8 @@ def _traced(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _ranked(ranking: Ranking | None) -> list[tuple[str, float]] | None:
-    """Return the first of a ranking with four decimals; None if there was none."""
-    return None if ranking is None else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
-
-
-def _refused(refusal: Refusal | None) -> dict[str, Any] | None:
-    """Return the deciding gate, and the margin; texts of pages are not kept."""
-    return {"gate": refusal.gate, "value": refusal.value, "threshold": refusal.threshold} if refusal else None
-
-
-def _rejected(trace: Trace) -> list[dict[str, Any]]:
-    """Return the passages of the next best sentences, and their features, without the text."""
-    return [
-        {
-            "chunk_id": trace.lock.chunk_ids[candidate.passage - 1],
-            "score": round(candidate.score, 4),
-            "features": _rounded(candidate.features),
-        }
-        for candidate in trace.rejected
-    ]
-
-
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in values.items()}
-
-
-def _taken(usage: Usage | None) -> dict[str, Any]:
-    """Return a model's usage: tokens, and their price in the currency of the configured table."""
-    if usage is None:
-        return {"tokens_in": 0, "tokens_out": 0, "cost": 0.0}
-    return {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens, "cost": usage.cost}
 
 
 def _writable(text: str) -> str:

@@ -9,10 +9,10 @@ import json
 import os
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,16 +36,9 @@ Unit = Literal["count", "seconds", "timestamp", "ratio", "currency", "budget", "
 
 TENANT = "tenant"
 PREFIX = "citelock_"
-_SUMMED = frozenset(
-    {
-        "feedback",
-        "breaker_state",
-        "retrieval_phase",
-        "generation_state",
-        "telemetry_waiting",
-        "audit_waiting",
-        "rerank_requests_in_progress",
-    }
+_LIVE = (
+    *("telemetry_waiting", "audit_waiting", "breaker_state", "retrieval_phase", "generation_state", "feedback"),
+    "rerank_requests_in_progress",
 )
 
 
@@ -67,7 +60,7 @@ class Series:
     @property
     def is_summed(self) -> bool:
         """Return whether servers that are scraped each have a part of it; else each sees all of it."""
-        return self.kind != "gauge" or self.name in _SUMMED
+        return self.kind != "gauge" or self.name in _LIVE
 
     @property
     def full_name(self) -> str:
@@ -106,6 +99,13 @@ _KINDS_OF_FILES = ("counter", "histogram", "gauge_sum", "gauge_livesum")
 _BYTES_PER_TENANT = 1 << 16  # what the largest kind of file needs, with some to spare
 
 
+_COUNTED_HERE = (
+    *("questions", "degraded_questions", "claims", "verified_claims", "stage_seconds", "tokens", "cost", "feedback"),
+    *("telemetry_rows", "telemetry_waiting", "audit_events", "audit_waiting", "http_responses", "breaker_state"),
+    *("retrieval_phase", "phase_changes", "fall_throughs", "generation_state", "cached_answers", "repeated_answers"),
+)
+
+
 class Metrics:
     """The metrics of one server. Safe to use from several threads.
 
@@ -124,46 +124,17 @@ class Metrics:
         self._lock = threading.Lock()
         self._totals: dict[tuple[str, str], int] = {}  # as they were last seen, by tenant and fate
         self._verdicts: dict[str, str] = {}  # the last ones, by row
-        self._define()
+        self._of = {name: self._metric(name) for name in _COUNTED_HERE}
 
-    def _define(self) -> None:
-        self._questions = self._counter("questions")
-        self._degraded = self._counter("degraded_questions")
-        self._claims = self._counter("claims")
-        self._verified = self._counter("verified_claims")
-        self._rows = self._counter("telemetry_rows")
-        self._events = self._counter("audit_events")
-        self._responses = self._counter("http_responses")
-        series = all_series()["stage_seconds"]
-        self._seconds = Histogram(
-            f"{PREFIX}{series.name}",
-            plain_text(series),
-            series.all_labels,
-            registry=self._registry,
-            buckets=BUCKETS_S,
-        )
-        self._feedback = self._gauge("feedback", "sum")
-        self._waiting = self._gauge("telemetry_waiting", "livesum")
-        self._events_waiting = self._gauge("audit_waiting", "livesum")
-        self._breakers = self._gauge("breaker_state", "livesum")
-        self._phases = self._gauge("retrieval_phase", "livesum")
-        self._generations = self._gauge("generation_state", "livesum")
-        self._changes = self._counter("phase_changes")
-        self._fallen = self._counter("fall_throughs")
-        self._cached = self._counter("cached_answers")
-        self._tokens = self._counter("tokens")
-        self._cost = self._counter("cost")
-        self._repeated = self._counter("repeated_answers")
-
-    def _counter(self, name: str) -> Counter:
-        series = all_series()[name]
-        return Counter(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry)
-
-    def _gauge(self, name: str, mode: Literal["sum", "livesum"]) -> Gauge:
-        series = all_series()[name]
-        return Gauge(
-            f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry, multiprocess_mode=mode
-        )
+    def _metric(self, name: str) -> Any:
+        series, mode = all_series()[name], "sum" if name == "feedback" else "livesum"
+        kinds: dict[str, Callable[..., Any]] = {
+            "counter": Counter,
+            "gauge": partial(Gauge, multiprocess_mode=mode),  # type: ignore[arg-type]
+            "histogram": partial(Histogram, buckets=BUCKETS_S),
+        }
+        named = f"{PREFIX}{name}", plain_text(series), series.all_labels
+        return kinds[series.kind](*named, registry=self._registry)
 
     def add(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Count a row of `events`."""
@@ -174,69 +145,67 @@ class Metrics:
 
     def _add_question(self, row: Mapping[str, Any]) -> None:
         tenant = row["tenant"]
-        self._questions.labels(tenant, row["kind"], row["status"], row["outcome"] or "").inc()
-        self._degraded.labels(tenant).inc(bool(set(row["flags"]) - FINDINGS))
-        self._claims.labels(tenant).inc(row["claims"])
-        self._verified.labels(tenant).inc(row["verified"])
+        self._of["questions"].labels(tenant, row["kind"], row["status"], row["outcome"] or "").inc()
+        self._of["degraded_questions"].labels(tenant).inc(bool(set(row["flags"]) - FINDINGS))
+        self._of["claims"].labels(tenant).inc(row["claims"])
+        self._of["verified_claims"].labels(tenant).inc(row["verified"])
         for phase, flag in PHASE_FAILED.items():
             if flag in row["flags"]:
-                self._fallen.labels(tenant, str(phase)).inc()
-        self._tokens.labels(tenant, "in").inc(row["tokens_in"])
-        self._tokens.labels(tenant, "out").inc(row["tokens_out"])
-        self._cost.labels(tenant).inc(row["cost"])
-        self._repeated.labels(tenant).inc(REPEATED in row["flags"])
+                self._of["fall_throughs"].labels(tenant, str(phase)).inc()
+        self._of["tokens"].labels(tenant, "in").inc(row["tokens_in"])
+        self._of["tokens"].labels(tenant, "out").inc(row["tokens_out"])
+        self._of["cost"].labels(tenant).inc(row["cost"])
+        self._of["repeated_answers"].labels(tenant).inc(REPEATED in row["flags"])
         for flag, pages in ((CACHED, "same"), (CACHED_OLDER, "other")):
             if flag in row["flags"]:
-                self._cached.labels(tenant, pages).inc()
+                self._of["cached_answers"].labels(tenant, pages).inc()
         for stage, milliseconds in row["timings_ms"].items():
-            self._seconds.labels(tenant, stage).observe(milliseconds / 1000)
+            self._of["stage_seconds"].labels(tenant, stage).observe(milliseconds / 1000)
 
     def _add_verdict(self, row: Mapping[str, Any]) -> None:
-        """Count a verdict, and no longer the one that it replaces."""
         with self._lock:
             replaced = self._verdicts.pop(row["id"], None)
             self._verdicts[row["id"]] = row["verdict"]
             if len(self._verdicts) > _MAX_VERDICTS:
                 del self._verdicts[next(iter(self._verdicts))]
         if replaced is not None:
-            self._feedback.labels(row["tenant"], replaced).dec()
-        self._feedback.labels(row["tenant"], row["verdict"]).inc()
+            self._of["feedback"].labels(row["tenant"], replaced).dec()
+        self._of["feedback"].labels(row["tenant"], row["verdict"]).inc()
 
     def set_breaker(self, tenant: str, server: str, current: State) -> None:
         """Set the state in which this process has a circuit breaker."""
         for state in get_args(State):
-            self._breakers.labels(tenant, server, state).set(state == current)
+            self._of["breaker_state"].labels(tenant, server, state).set(state == current)
 
     def set_phase(self, tenant: str, current: int) -> None:
         """Set the phase of retrieval that is in force in this process."""
         for phase in (0, *PHASES):
-            self._phases.labels(tenant, str(phase)).set(phase == current)
+            self._of["retrieval_phase"].labels(tenant, str(phase)).set(phase == current)
 
     def add_change(self, tenant: str, direction: str, phase: int) -> None:
         """Count a step to a phase of retrieval."""
-        self._changes.labels(tenant, direction, str(phase)).inc()
+        self._of["phase_changes"].labels(tenant, direction, str(phase)).inc()
 
     def set_generation(self, tenant: str, current: GenerationState) -> None:
         """Set the generation that this process answers from."""
         for state in get_args(GenerationState):
-            self._generations.labels(tenant, state).set(state == current)
+            self._of["generation_state"].labels(tenant, state).set(state == current)
 
     def add_response(self, tenant: str, code: int) -> None:
         """Count a response to a caller of a tenant."""
-        self._responses.labels(tenant, str(code)).inc()
+        self._of["http_responses"].labels(tenant, str(code)).inc()
 
     def set_rows(self, tenant: str, counts: Counts) -> None:
         """Set how many rows of telemetry this process has written, dropped, and keeps waiting."""
-        self._waiting.labels(tenant).set(counts.waiting)
-        self._set_fates(self._rows, tenant, {"recorded": counts.recorded, "dropped": counts.dropped})
+        self._of["telemetry_waiting"].labels(tenant).set(counts.waiting)
+        self._set_fates(self._of["telemetry_rows"], tenant, {"recorded": counts.recorded, "dropped": counts.dropped})
 
     def set_events(self, tenant: str, written: int, lost: int, waiting: int) -> None:
         """Set how many events of the audit log this process has written, lost, and keeps waiting."""
-        self._events_waiting.labels(tenant).set(waiting)
-        self._set_fates(self._events, tenant, {"written": written, "lost": lost})
+        self._of["audit_waiting"].labels(tenant).set(waiting)
+        self._set_fates(self._of["audit_events"], tenant, {"written": written, "lost": lost})
 
     def _set_fates(self, counter: Counter, tenant: str, fates: Mapping[str, int]) -> None:
-        """Count the increase since the last time."""
         for fate, total in fates.items():
             with self._lock:
                 before = self._totals.get((tenant, fate), 0)
@@ -251,8 +220,6 @@ class Metrics:
 
 
 class _TenantSeries(Collector):
-    """The series of a source that are one tenant's."""
-
     def __init__(self, source: Path | CollectorRegistry, tenant: str) -> None:
         """`source`: the metrics of this process, or the folder in which several count."""
         self._source, self._tenant = source, tenant
@@ -305,20 +272,14 @@ def _claim_slot(folder: Path, tenants: int) -> FileLock:
     slot, lock = next(_free_slots(folder))
     mark_process_dead(slot, str(folder))
     for kind in _KINDS_OF_FILES:
-        _take_space(folder / f"{kind}_{slot}.db", _BYTES_PER_TENANT * tenants)
+        with (folder / f"{kind}_{slot}.db").open("ab") as end:
+            end.write(bytes(max(0, _BYTES_PER_TENANT * tenants - end.tell())))
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: slot)
     return lock
 
 
-def _take_space(file: Path, size: int) -> None:
-    """Append zeros until a file has so many bytes."""
-    with file.open("ab") as end:
-        end.write(bytes(max(0, size - end.tell())))
-
-
 def _free_slots(folder: Path) -> Iterator[tuple[int, FileLock]]:
-    """Yield each number that no living process uses, with its lock."""
     for slot in count():
         lock = FileLock(folder / f"{slot}.lock")
         with suppress(Timeout):

@@ -47,7 +47,6 @@ class WritingThread(Generic[Item]):
         self._close_writer()
 
     def _take_in(self, item: Item, capacity: int) -> bool:
-        """Queue an item, under `_news`; return False if closed or full."""
         if self._deadline is not None or len(self._items) >= capacity:
             return False
         self._items.append(item)
@@ -144,7 +143,6 @@ class Recorder(WritingThread[Row]):
                 self._news.notify_all()
 
     def _next(self) -> list[Row]:
-        """Return the next rows; none once closed and empty."""
         with self._news:
             self._news.wait_for(lambda: self._items or self._deadline is not None)
             if self._deadline is None and len(self._items) < BATCH:

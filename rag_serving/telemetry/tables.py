@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -31,9 +32,73 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from rag_serving.artifacts.store import make_private
+from rag_serving.deadline import run_in_thread
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
+from rag_serving.models.breaker import Breaker
 from rag_serving.telemetry.recorder import TelemetryError
+
+Result = TypeVar("Result")
+
+WAIT_S = 3.0
+_FAILURES, _RETRY_S = 2, 5.0
+
+
+class GuardedDatabase:
+    """A database of some tables, which are made when it is first used. Safe to use from several threads and
+    processes."""
+
+    def __init__(
+        self,
+        url: str | None,
+        serving_db: Path,
+        metadata: MetaData,
+        wait_s: float = WAIT_S,
+        breaker: Breaker | None = None,
+    ) -> None:
+        """`url`: None is the SQLite file `serving_db`."""
+        self._url, self._serving_db, self._metadata = url, serving_db, metadata
+        self._wait_s = wait_s
+        self._breaker = breaker or Breaker(_FAILURES, _RETRY_S)
+        self._opening = threading.Lock()
+        self._engine: Engine | None = None
+
+    def ask(self, work: Callable[[Connection], Result]) -> Result:
+        """Return the result of some work in one transaction; a database that never answers blocks a thread, but no
+        question.
+
+        Raises:
+            TelemetryError: the database failed, is late, or failed a moment ago; the message says which.
+        """
+
+        def worked() -> Result:
+            with self._opening:
+                if self._engine is None:
+                    engine = open_engine(self._url, self._serving_db)
+                    create_tables(self._metadata, engine)
+                    self._engine = engine
+            with self._engine.begin() as connection:
+                return work(connection)
+
+        if not self._breaker.allow():
+            raise TelemetryError("it failed a moment ago")
+        try:
+            result = run_in_thread(worked, "database").result(self._wait_s)
+        except (SQLAlchemyError, TelemetryError, OSError) as error:  # one that is late is an OSError
+            self._breaker.fail()
+            raise TelemetryError(error_line(error) or "it does not answer") from error
+        except BaseException:
+            self._breaker.fail()
+            raise
+        self._breaker.succeed()
+        return result
+
+    def close(self) -> None:
+        with self._opening:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+
 
 FORGOTTEN_METADATA = MetaData()
 

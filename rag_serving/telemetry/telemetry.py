@@ -56,7 +56,8 @@ class SqliteWriter:
                 return self._hand_over(batch)
             with connection:
                 for table, row in batch:
-                    connection.execute(_statement(table, row), [*map(_cell, row.values())])
+                    cells = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in row.values()]
+                    connection.execute(_statement(table, row), cells)
         return len(batch)
 
     def _hand_over(self, batch: Sequence[Row]) -> int:
@@ -65,7 +66,6 @@ class SqliteWriter:
 
 
 def _fits(connection: sqlite3.Connection, batch: Sequence[Row]) -> bool:
-    """Return whether all tables are there with every column that the rows have."""
     columns = {
         table: {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
         for table in get_args(TableName)
@@ -74,7 +74,6 @@ def _fits(connection: sqlite3.Connection, batch: Sequence[Row]) -> bool:
 
 
 def _is_outdated(connection: sqlite3.Connection, keep_days: int) -> bool:
-    """Return whether a table has rows of days before the last `keep_days`."""
     oldest = (datetime.now(UTC).date() - timedelta(days=keep_days)).isoformat()
     queries = (f"SELECT EXISTS (SELECT 1 FROM {table} WHERE day < ?)" for table in get_args(TableName))
     return any(connection.execute(query, (oldest,)).fetchone()[0] for query in queries)
@@ -86,10 +85,6 @@ def _statement(table: TableName, row: Mapping[str, Any]) -> str:
     newer = ", ".join(f"{name} = excluded.{name}" for name in row)
     then = f"UPDATE SET {newer} WHERE excluded.at >= feedback.at" if table == "feedback" else "NOTHING"
     return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT (id) DO {then}"
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 KEY_PURPOSE = "telemetry"

@@ -34,9 +34,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.metrics import gauge_of
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import GuardedDatabase
 
 JOBS_METADATA = MetaData()
 

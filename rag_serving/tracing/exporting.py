@@ -127,15 +127,20 @@ def trace_of(identifier: bytes) -> Iterator[None]:
 
 
 class _Exporting:
-    """The exporter of this process's spans."""
-
     def __init__(self, settings: Tracing, service: str) -> None:
         check_tracing(settings)
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+        class Ids(RandomIdGenerator):
+            """Random ids, but for the trace that `trace_of` names."""
+
+            def generate_trace_id(self) -> int:
+                return _named_trace.get() or super().generate_trace_id()
 
         _quieten()
         endpoint = address_of(settings)
@@ -143,7 +148,7 @@ class _Exporting:
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)),
             resource=Resource.create({"service.name": service, "service.version": version("citelock")}),
-            id_generator=_id_generator(),
+            id_generator=Ids(),
             shutdown_on_exit=False,
         )
         self._processor = BatchSpanProcessor(self._exporter, schedule_delay_millis=_PAUSE_MS)
@@ -152,7 +157,6 @@ class _Exporting:
         spans.use(spans.Spans(tracer, self._emitting(), settings.text))
 
     def _emitting(self) -> Callable[[Ended], None]:
-        """Return the function that sends a finished part."""
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import Status, StatusCode
@@ -183,18 +187,6 @@ class _Exporting:
         ending.start()
         ending.join(wait_s)
         self._exporter.is_silent = True  # errors of an abandoned thread are reported to nobody
-
-
-def _id_generator() -> Any:
-    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-
-    class Ids(RandomIdGenerator):
-        """Random ids, but for the trace that `trace_of` names."""
-
-        def generate_trace_id(self) -> int:
-            return _named_trace.get() or super().generate_trace_id()
-
-    return Ids()
 
 
 def _told_once(exporter: SpanExporter, endpoint: str) -> Any:

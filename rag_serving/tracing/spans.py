@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import SpanContext
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span, SpanContext, Tracer
 
 
 # Names of attributes: https://opentelemetry.io/docs/specs/semconv/gen-ai/ (semantic conventions 1.41, status:
@@ -150,21 +148,6 @@ def below() -> Context | None:
     return None if part is None else part.context()
 
 
-def is_within_part() -> bool:
-    """Return whether a part goes on in this context."""
-    return _current.get() is not None
-
-
-def leave() -> Token[OpenPart | None]:
-    """Begin a span outside every part; `back` ends that."""
-    return _current.set(None)
-
-
-def back(token: Token[OpenPart | None]) -> None:
-    """End the effect of `leave`."""
-    _current.reset(token)
-
-
 Kind = Literal["internal", "server", "client"]
 Value = str | int | float | bool | tuple[str, ...]
 Attributes = Mapping[str, Value | None]
@@ -225,7 +208,7 @@ class Spans:
         from opentelemetry.trace import SpanKind
 
         kinds = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
-        context, token = parent or below(), leave()
+        context, token = parent or below(), _current.set(None)
         try:
             with self.tracer.start_as_current_span(
                 name, context, kinds[kind], record_exception=False, set_status_on_exception=False
@@ -238,7 +221,7 @@ class Spans:
                     opened.fail(type(error).__name__)
                     raise
         finally:
-            back(token)
+            _current.reset(token)
 
 
 _spans: Spans | None = None
@@ -264,7 +247,9 @@ def part_span(name: str) -> AbstractContextManager[OpenSpan | OpenPart]:
     """Return a part of a question, which becomes a span where `parts` says so."""
     if _spans is None:
         return _NONE
-    if is_within_part() or _is_within_span():
+    from opentelemetry.trace import get_current_span
+
+    if _current.get() is not None or get_current_span().get_span_context().is_valid:
         return OpenPart(name, _spans.emit)
     return _spans.open(name, None, "internal")
 
@@ -301,12 +286,6 @@ def trace_id() -> str | None:
 
     context = get_current_span().get_span_context()
     return format_trace_id(context.trace_id) if context.is_valid else None
-
-
-def _is_within_span() -> bool:
-    from opentelemetry.trace import get_current_span
-
-    return get_current_span().get_span_context().is_valid
 
 
 def outgoing() -> dict[str, str]:

@@ -216,7 +216,7 @@ def test_where_there_was_no_space_the_next_process_takes_it(tmp_path: Path) -> N
 def test_the_files_of_many_tenants_need_not_grow(tmp_path: Path) -> None:
     stages = [(f"tenant{tenant}", f"stage{stage}") for tenant in range(5) for stage in range(15)]
     code = f"m = Metrics(Path({str(tmp_path)!r}), tenants=5)"
-    run(None, f"{code}\nfor labels in {stages}: m._seconds.labels(*labels).observe(1)")
+    run(None, f"{code}\nfor labels in {stages}: m._of['stage_seconds'].labels(*labels).observe(1)")
     assert {file.stat().st_size for file in tmp_path.glob("*.db")} == {5 * SPACE}
 
 

@@ -27,8 +27,7 @@ from rag_serving.pipeline.tenant import open_sessions
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Clarification, ClarificationOption
 from rag_serving.records.queries import Filters
-from rag_serving.telemetry.guarded import GuardedDatabase
-from rag_serving.telemetry.tables import open_engine
+from rag_serving.telemetry.tables import GuardedDatabase, open_engine
 
 ANN, BOB = Principal("acme", "ann", frozenset({"hr"})), Principal("acme", "bob")
 SECRET = "What is the name of the secret project?"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rag_serving.config.loading import Config
     from rag_serving.config.sections import Budgets, Limit
-    from rag_serving.telemetry.guarded import GuardedDatabase
+    from rag_serving.telemetry.tables import GuardedDatabase
     from rag_serving.telemetry.usage import Measure, Part
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _LIMITS: Mapping[Measure, str] = {
 
 def opened(config: Config, tenants: Iterable[str]) -> dict[str, CountedBudget]:
     """Return the budgets of tenants. Nothing is connected before the first count."""
-    from rag_serving.telemetry.guarded import GuardedDatabase
+    from rag_serving.telemetry.tables import GuardedDatabase
     from rag_serving.telemetry.usage import METADATA  # here: SQLAlchemy takes as long to import as a question takes
 
     database = GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), METADATA)

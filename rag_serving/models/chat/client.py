@@ -112,7 +112,16 @@ class RemoteChat(ABC):
     ) -> Reply:
         """Return the same asynchronously, for many requests in one event loop; within `seconds` if given."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
-        with span(f"{CHAT} {self.model}", self._attributes(messages), "client") as opened:
+        asked: Attributes = {
+            OPERATION: CHAT,
+            PROVIDER: self.kind,
+            REQUEST_MODEL: self.model,
+            MAX_TOKENS: self.settings.max_output_tokens,
+            TEMPERATURE: self.settings.temperature,
+            INPUT_MESSAGES: message_text([vars(message) for message in messages]),
+            **server_of(self.base_url),
+        }
+        with span(f"{CHAT} {self.model}", asked, "client") as opened:
             try:
                 async with asyncio.timeout(self.settings.timeout_s if seconds is None else seconds):
                     await self._persistently(messages, writing, listen)
@@ -121,21 +130,17 @@ class RemoteChat(ABC):
                     self._too_late()
                 writing.cut = True
             reply = writing.reply(messages)
-            opened.set(_attributes_of(reply))
+            said = {"role": "assistant", "content": reply.text}
+            opened.set(
+                {
+                    INPUT_TOKENS: reply.prompt_tokens,
+                    OUTPUT_TOKENS: reply.completion_tokens,
+                    CACHED_TOKENS: reply.cached_tokens or None,
+                    FINISH_REASONS: ("length",) if reply.cut else ("stop",),
+                    OUTPUT_MESSAGES: message_text([said]),
+                }
+            )
         return reply
-
-    def _attributes(self, messages: Sequence[PromptMessage]) -> Attributes:
-        """Return the span attributes of a request."""
-        said = message_text([vars(message) for message in messages])
-        return {
-            OPERATION: CHAT,
-            PROVIDER: self.kind,
-            REQUEST_MODEL: self.model,
-            MAX_TOKENS: self.settings.max_output_tokens,
-            TEMPERATURE: self.settings.temperature,
-            INPUT_MESSAGES: said,
-            **server_of(self.base_url),
-        }
 
     def check(self) -> str:
         """Return the state of the model in one line, without generating text.
@@ -190,7 +195,6 @@ class RemoteChat(ABC):
             self._give_up(error)
 
     async def _once(self, messages: Sequence[PromptMessage], writing: Writing, listen: Listen | None) -> None:
-        """Try once, with an empty reply."""
         writing.begin()
         loop, patience_s = asyncio.get_running_loop(), self.settings.first_token_timeout_s
         async with asyncio.timeout(patience_s) as patience, aclosing(_generator(self.stream(messages))) as pieces:
@@ -282,17 +286,6 @@ def run_in_own_loop(
             with suppress(RuntimeError):  # it ended by itself
                 loop.call_soon_threadsafe(task.cancel if task else loop.stop)
         raise
-
-
-def _attributes_of(reply: Reply) -> Attributes:
-    """Return the span attributes of a reply."""
-    return {
-        INPUT_TOKENS: reply.prompt_tokens,
-        OUTPUT_TOKENS: reply.completion_tokens,
-        CACHED_TOKENS: reply.cached_tokens or None,
-        FINISH_REASONS: ("length",) if reply.cut else ("stop",),
-        OUTPUT_MESSAGES: message_text([{"role": "assistant", "content": reply.text}]),
-    }
 
 
 def _generator(pieces: AsyncIterator[Piece]) -> Any:

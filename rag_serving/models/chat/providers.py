@@ -58,10 +58,10 @@ class OpenAIChat(RemoteChat):
 
     async def stream(self, messages: Sequence[PromptMessage]) -> AsyncIterator[Piece]:
         async with httpx.AsyncClient(**self.client_options()) as client:
+            url, sent = f"{self.base_url}/chat/completions", [vars(message) for message in messages]
             for _ in range(len(_SPARED) + 1):
-                async with client.stream(
-                    "POST", f"{self.base_url}/chat/completions", json=self._body(messages)
-                ) as response:
+                body = {"model": self.model, "messages": sent, "stream": True, **self._parameters}
+                async with client.stream("POST", url, json=body) as response:
                     if response.is_success:
                         async for piece in self._pieces(response):
                             yield piece
@@ -88,14 +88,6 @@ class OpenAIChat(RemoteChat):
             f"model {self.model!r} or the path is not known at {self.base_url}; load the model there, "
             f"see {self.base_url}/models, and let {self.section}.base_url end in /v1"
         )
-
-    def _body(self, messages: Sequence[PromptMessage]) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "messages": [vars(message) for message in messages],
-            "stream": True,
-            **self._parameters,
-        }
 
     async def _pieces(self, response: httpx.Response) -> AsyncIterator[Piece]:
         """Yield the pieces of an event stream, or of the one document of a server that does not stream."""
@@ -125,7 +117,6 @@ class OpenAIChat(RemoteChat):
             raise BadAnswerError(f"no chat message in the answer ({type(error).__name__})") from error
 
     def _broken_off(self, error: object) -> Exception:
-        """Return the exception for an error within a stream."""
         said = one_line(json.dumps(error, ensure_ascii=False))
         return self.context_too_long(said) if says_too_long(said) else BadAnswerError(said)
 
@@ -157,7 +148,6 @@ class OpenAIChat(RemoteChat):
 
 
 def _text(content: object) -> str:
-    """Return the text of a message, which some servers give as a list of parts."""
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content)
     return content if isinstance(content, str) else ""
@@ -222,7 +212,8 @@ class OllamaChat(RemoteChat):
                 answered = await client.chat(self.model, sent, stream=True, options=options, format=form)
                 async with aclosing(answered) as parts:
                     async for part in parts:
-                        yield _piece(part)
+                        said = part.message.content or ""
+                        yield Piece(said, part.done_reason, part.prompt_eval_count, part.eval_count)
             except ollama.ResponseError as error:
                 raise self._failure(error) from error
             except (TypeError, ValueError, AttributeError) as error:
@@ -265,10 +256,6 @@ class OllamaChat(RemoteChat):
             f"the Ollama server at {self.base_url} refuses to write with {self.model!r} "
             f"(HTTP {error.status_code}: {said}); correct {self.section}.*"
         )
-
-
-def _piece(part: ollama.ChatResponse) -> Piece:
-    return Piece(part.message.content or "", part.done_reason, part.prompt_eval_count, part.eval_count)
 
 
 # OpenAI, vLLM: "maximum context length is 4096 tokens", code context_length_exceeded; llama.cpp: "exceeds the available

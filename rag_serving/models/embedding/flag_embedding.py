@@ -57,7 +57,9 @@ class FlagEmbedder:
         self._device = _torch_device(device)
         folder = flag_folder(model)
         self._model, self._tokenizer = _loaded(model, folder, self._device)
-        self._pooling = _pooling(folder)
+        pooling = _read(folder / "1_Pooling" / "config.json")
+        # The mean of the tokens where the model's files say so, else the first token, as BGE.
+        self._pooling = "mean" if pooling.get("pooling_mode_mean_tokens") else "cls"
         self._prompts = prompts
         self._most_tokens = batch_tokens or (GPU_TOKENS if self._device.startswith("cuda") else CPU_TOKENS)
         self._max_tokens = flag_max_tokens(folder)
@@ -184,7 +186,6 @@ def _torch_device(device: Device) -> str:
 
 
 def _loaded(model: str, folder: Path, device: str) -> tuple[Any, Any]:
-    """Return a model's encoder and its tokenizer."""
     from FlagEmbedding import BGEM3FlagModel, FlagModel
 
     half, is_m3 = device.startswith("cuda"), (folder / _M3_FILE).is_file()
@@ -198,13 +199,7 @@ def _loaded(model: str, folder: Path, device: str) -> tuple[Any, Any]:
     return (encoder.half() if half else encoder.float()).to(device).eval(), opened.tokenizer
 
 
-def _pooling(folder: Path) -> str:
-    """Return how tokens become a vector: by the mean where the model's files say so, else the first token, as BGE."""
-    return "mean" if _read(folder / "1_Pooling" / "config.json").get("pooling_mode_mean_tokens") else "cls"
-
-
 def _identity(model: str, folder: Path) -> str:
-    """Return a name that differs for other weights, independent of the folder's name."""
     made = hashlib.sha256()
     for path in sorted({path for pattern in _SHAPING for path in folder.glob(pattern)}):
         made.update(f"{path.relative_to(folder)}\0{file_digest(path)}\0".encode())

@@ -47,8 +47,6 @@ _GPU_THREADS = 2  # one batch is prepared while another is computed
 
 @dataclass(frozen=True)
 class _Window:
-    """Token ids, special tokens included, of a part of a text."""
-
     text: int
     ids: list[int]
 
@@ -134,7 +132,6 @@ class LocalEmbedder:
     def _embed(
         self, bert: Bert, windows: Iterable[_Window], count: int, progress: Progress | None
     ) -> NDArray[np.float32]:
-        """Return the vectors [count, dimension] of so many texts."""
         sums = np.zeros((count, bert.dimension), np.float64)
         windows = sorted(windows, key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=count)
@@ -161,7 +158,6 @@ class LocalEmbedder:
 
 
 def _run_all(bert: Bert, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, NDArray[np.float32]]]:
-    """Yield the batches in their order with their vectors, as many at once as there are cores; on a GPU, two."""
     if len(batches) == 1:
         yield batches[0], _run(bert, batches[0])
         return
@@ -330,8 +326,6 @@ _WORDS = "embeddings.word_embeddings.weight"
 
 
 class _Graph:
-    """Nodes and initializers of a graph under construction."""
-
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
         self.nodes: list[bytes] = []
         self.initializers: dict[str, bytes] = {}
@@ -449,7 +443,8 @@ def bert_graph(
         layers += 1
     if layers == 0:
         raise ModelError("the weights have no float32 or float16 encoder layers; only BERT encoders run locally")
-    pooled = _mean(graph, x, mask) if shape.pooling == "mean" else _first(graph, x)
+    is_mean = shape.pooling == "mean"
+    pooled = _mean(graph, x, mask) if is_mean else graph.op("Gather", x, graph.constant("zero", 0), axis=1)
     if dense:
         pooled = _linear(graph, pooled, dense, shape)
     graph.op("LpNormalization", pooled, output="vectors", axis=-1, p=2)
@@ -496,10 +491,6 @@ def _mean(graph: _Graph, x: str, mask: str) -> str:
     """Return the sum over real tokens: L2 follows, so the count divides out."""
     weights = graph.op("Unsqueeze", graph.op("Cast", mask, to=onnx_format.FLOAT), graph.constant("axis_2", [2]))
     return graph.op("ReduceSum", graph.op("Mul", x, weights), graph.constant("axis_1", [1]), keepdims=0)
-
-
-def _first(graph: _Graph, x: str) -> str:
-    return graph.op("Gather", x, graph.constant("zero", 0), axis=1)
 
 
 def _linear(graph: _Graph, pooled: str, dense: Path, shape: Shape) -> str:

@@ -59,7 +59,6 @@ class GraphCache:
 
 
 def _read(path: Path, key: bytes, name: str) -> bytes | None:
-    """Return the graph of a file; None if there is none, or it was altered."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -131,7 +130,6 @@ def _attribute(name: str, value: float | Sequence[int]) -> bytes:
 
 
 def _message(fields: Mapping[int, Scalar | Sequence[Scalar]]) -> bytes:
-    """Return a message; the fields are in the order of their numbers."""
     return b"".join(
         _field(number, each)
         for number, value in fields.items()

@@ -299,7 +299,6 @@ def _dense(folder: Path) -> Path | None:
 
 
 def _shape(folder: Path) -> Shape:
-    """Return the shape according to a sentence-transformers folder's configuration files."""
     config = _read(folder / "config.json")
     if config.get("model_type") != "bert" or config.get("hidden_act", "gelu") != "gelu":
         raise ModelError(
@@ -376,8 +375,6 @@ _SHAPES = {"fi": (_INNER, _DIMENSION), "fo": (_DIMENSION, _INNER)}
 
 @dataclass(frozen=True)
 class _Packed:
-    """A tensor of the packed file."""
-
     name: str  # as BERT names it
     shape: tuple[int, ...]
     is_coded: bool
@@ -485,7 +482,6 @@ def _write_tensors(file: Any, directory: list[_Packed], content: memoryview) -> 
 
 
 def _floats(tensor: _Packed, content: memoryview) -> Iterator[NDArray[np.float32]]:
-    """Yield the values of a tensor, some at a time."""
     count = prod(tensor.shape)
     if not tensor.is_coded:
         yield np.frombuffer(content, np.float32, count, tensor.offset)
@@ -499,7 +495,6 @@ def _floats(tensor: _Packed, content: memoryview) -> Iterator[NDArray[np.float32
 
 
 def _write(path: Path, fill: Callable[[Any], object]) -> None:
-    """Write a file beside its place, then move it there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
         try:

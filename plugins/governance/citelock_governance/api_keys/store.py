@@ -23,8 +23,8 @@ from rag_serving.artifacts.secret import FIELD, SecretError, signature_fault, si
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.hooks import KeysAwayError
-from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import GuardedDatabase
 
 PREFIX = "ck_"
 """How every key begins: what a scanner for leaked credentials looks for."""

@@ -22,7 +22,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError, parse_config
 from rag_serving.hooks import BudgetError, BudgetsAwayError, counted, open_budgets
 from rag_serving.models.breaker import Breaker
-from rag_serving.telemetry.guarded import GuardedDatabase
+from rag_serving.telemetry.tables import GuardedDatabase
 from rag_serving.telemetry.usage import METADATA, by_part
 
 NOON = 1_770_000_000.0 - 1_770_000_000.0 % 86_400 + 43_200
