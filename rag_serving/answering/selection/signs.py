@@ -79,7 +79,7 @@ def learnt() -> Tables:
 
 
 def calibrated(path: Path | None, embedding: str) -> Tables:
-    """Return the package's weights with the confidence of this file; without a file the package's alone. `embedding`
+    """Return the package's weights with the confidence of this file; the package's alone without one. `embedding`
     names the model that similarities come from.
 
     Raises:
