@@ -21,8 +21,7 @@ from evals.bench.corpora import cut
 from evals.bench.people import published
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
-from rag_assets.parsing.reader import LimitedReader
-from rag_assets.parsing.scanned import opened_scans
+from rag_assets.parsing.reader import LimitedReader, opened_scans
 from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.access.principals import Principal

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from rag_assets.making import Making, listed_pages, previous_table
-from rag_assets.parsing.reader import LimitedReader
-from rag_assets.parsing.scanned import FOLDER as OCR
-from rag_assets.parsing.scanned import opened_scans
+from rag_assets.parsing.reader import FOLDER as OCR
+from rag_assets.parsing.reader import LimitedReader, opened_scans
 from rag_assets.publishing.documents import settle_documents
 from rag_assets.sources.base import SyncResult
 from rag_assets.sources.originals import FOLDER as ORIGINALS

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rag_assets.sources.sites.source import NO_DOCUMENTS
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, passage_readers, read_last_sync
-from rag_assets.steps.files.plugged import GROUP, SCANNED
+from rag_assets.steps.files.composed import GROUP, SCANNED
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.printing import Finding, age
 from rag_serving.config.loading import Config

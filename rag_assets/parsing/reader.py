@@ -1,38 +1,94 @@
-"""Read bodies and files within the limits of the configuration.
+"""Read bodies and files within the limits of the configuration, in this process or in one of its own.
 
-Belongs here: what is parsed in this process and what in one of its own. Small text is parsed here: the pure functions
-take time and memory in proportion to it, at most some seconds for `HERE_MAX` bytes of the worst. All else, and every
-file that is no text, goes to the child. Of 2,000 pages of a real wiki 14 do, and all take 1.1 times the processor time
-of parsing them here, the child's start included; if all went to the child, they would take 1.6 times as much.
-Does not belong here: the formats (`rag_assets.steps`), the process (`rag_serving.isolation.child`).
+Small text is parsed here: the pure functions take time and memory in proportion to it, at most some seconds for
+`HERE_MAX` bytes of the worst. All else, and every file that is no text, goes to the child. Of 2,000 pages of a real
+wiki 14 do, and all take 1.1 times the processor time of parsing them here, the child's start included; if all went to
+the child, they would take 1.6 times as much. OCR of scanned pages is a plug-in's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from types import TracebackType
-from typing import Any, NamedTuple
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple, Protocol
 
-from rag_assets.parsing.outcomes import result_of
-from rag_assets.parsing.scanned import READ, SETTINGS, Prepared, ScannedDocuments
-from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
-from rag_assets.steps.files.plugged import SCANNED, is_installed_now, lack, missing_extra
-from rag_assets.steps.files.records import MODULES, OcrPage
+from rag_assets.parsing.worker import result_of
+from rag_assets.steps.files.composed import GROUP, SCANNED, is_installed_now, lack, missing_extra
+from rag_assets.steps.files.file_text import FileError, FileText, file_text
+from rag_assets.steps.files.records import MODULES, OcrPage, PagesDone
 from rag_assets.steps.formats.blocks import Content, blocks_body, blocks_content, content_of_json
 from rag_assets.steps.formats.budget import Budget, noted, without_note
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.formats.exported_page import ExportedIndex, ExportedPage, exported_index, exported_page
+from rag_assets.steps.formats.html import ExportedIndex, ExportedPage, exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader, Properties
 from rag_serving.config.sections import Documents
 from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_in
 from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command
+from rag_serving.plugins import loaded, one
+
+SETTINGS = "documents.ocr."
+"""Begins the name of the setting in a reason that holds only as long as the setting does."""
+FOLDER = "ocr"
+"""Of `Store.source(key)`: where readings are kept."""
+READ = "page read by OCR"
+"""Begins the name of the ledger's row of pages that were read; the manner follows."""
+
+
+class Prepared(NamedTuple):
+    """A PDF that can be read. `received_sha256`: of the file that it was made from; None: it is that file."""
+
+    content: bytes
+    received_sha256: str | None = None
+    recognized: Mapping[int, OcrPage] = MappingProxyType({})
+    unread: Mapping[int, str] = MappingProxyType({})  # page from 1: why its text is not there
+
+
+class ScannedDocuments(Protocol):
+    """Makes the text of scanned pages readable."""
+
+    def prepared(self, content: bytes, is_image: bool, pages_done: PagesDone | None) -> Prepared:
+        """Return a PDF or an image (PNG, JPEG, TIFF) as a PDF whose scanned pages have a text layer.
+
+        Raises:
+            FileError: an image is broken, or takes too much.
+        """
+
+    @property
+    def manner(self) -> str:
+        """The recognizer with its settings: after a change, earlier results are worth another try."""
+
+    def is_past(self, reason: str) -> bool:
+        """Return whether a reason, or a ledger's row, names a setting or a lack that is not there any more."""
+
+    def remove_unnamed(self, documents: Collection[str]) -> None:
+        """Remove the results of other documents than these [SHA-256 as received]."""
+
+    def close(self) -> None:
+        """End every process."""
+
+
+def opened_scans(documents: Documents, folder: Path) -> ScannedDocuments | None:
+    """Return the recognizer of scanned pages; None if the plug-in is not installed. `folder`: of cached results.
+
+    Raises:
+        ConfigError: it is not installed, and `documents.ocr.enabled` is true.
+    """
+    if SCANNED not in loaded(GROUP) and documents.ocr.enabled is not True:
+        return None
+    scans: ScannedDocuments = one(GROUP, SCANNED)(documents, folder)
+    return scans
+
 
 WORKER = module_command("rag_assets.parsing.worker")
 HERE_MAX = 128 * 1024
 """Characters of a body, bytes of a file, that are parsed in this process."""
 _HERE = TEXT_KINDS - {"rst"}  # docutils takes a second for what others read in ten milliseconds
+
+
+_NO_ANSWER = "its parser failed: it wrote something else than an answer"
 
 
 class ReadDocument(NamedTuple):
@@ -77,7 +133,7 @@ class LimitedReader:
             return self._direct.content(body, body_format, lists)
         content = self._content({"do": "content", "format": body_format, "lists": lists}, body)
         if content is None:
-            raise PageError("its parser failed: it wrote something else than an answer")
+            raise PageError(_NO_ANSWER)
         return content
 
     def excerpt(self, body: str, name: str) -> Content | None:
@@ -158,11 +214,8 @@ class LimitedReader:
 
     def exported_index(self, content: bytes) -> ExportedIndex:
         """Return the contents of an HTML export's index. Raises PageError if it is unreadable."""
-        return (
-            exported_index(content)
-            if len(content) <= HERE_MAX
-            else ExportedIndex(*self._told("exported_index", content))
-        )
+        is_small = len(content) <= HERE_MAX
+        return exported_index(content) if is_small else ExportedIndex(*self._told("exported_index", content))
 
     def is_past(self, reason: str) -> bool:
         """Return whether a reason names a limit that is another one now, so that the document is worth another try."""
@@ -196,7 +249,7 @@ class LimitedReader:
         except ParseError as error:
             raise PageError(str(error)) from None
         except ValueError:
-            raise PageError("its parser failed: it wrote something else than an answer") from None
+            raise PageError(_NO_ANSWER) from None
 
     def _asked(self, facts: dict[str, Any], content: bytes, pages_done: PagesDone | None = None) -> Any:
         request = Frame({**facts, "limits": self._limits, "budget": self._budget}, content)
@@ -215,11 +268,8 @@ def _kind(name: str, content: bytes) -> Kind:
 
 
 def _of_pages(reasons: Mapping[str, int]) -> str:
-    """Return in one line why pages have no text."""
-    told = (
-        f"{count} {'page has' if count == 1 else 'pages have'} no text layer: {why}" for why, count in reasons.items()
-    )
-    return "; ".join(told)
+    numbers = ((f"{count} page has" if count == 1 else f"{count} pages have", why) for why, count in reasons.items())
+    return "; ".join(f"{pages} no text layer: {why}" for pages, why in numbers)
 
 
 def _counted(text: FileText, prepared: Prepared, reasons: Mapping[str, int], manner: str) -> FileText:

@@ -23,7 +23,7 @@ from rag_assets.sources.confluence_dump import dump_files, opened
 from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, listed_of, named_spaces, open_tools, results_of
 from rag_assets.sources.registry import open_source
 from rag_assets.sources.sites.trees import opened_tree
-from rag_assets.steps.files.plugged import missing_extra
+from rag_assets.steps.files.composed import missing_extra
 from rag_assets.steps.readers import space_readers
 from rag_serving.access.principals import NOBODY
 from rag_serving.config import sources as source_kinds

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets.parsing.scanned import ScannedDocuments
+from rag_assets.parsing.reader import ScannedDocuments
 from rag_assets.sources.base import SyncResult
 from rag_assets.sources.originals import FOLDER as ORIGINALS_FOLDER
 from rag_assets.sources.originals import remove_unnamed

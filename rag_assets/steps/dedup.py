@@ -1,9 +1,5 @@
 """Near-duplicates: dropped chunks and their replacements, and the readers of their other places.
 
-Belongs here: shingles, MinHash signatures and their index, the rules for dropping, rows of DEDUP_MAP, the other places
-of a kept chunk. Does not belong here: labels and boilerplate (`chunks.select`), caching fingerprints
-(`state.content_cache`).
-
 The signature of a set is, for each of 128 permutations, the smallest value; two sets agree in one with the probability
 of their Jaccard similarity (Broder 1997).
 
@@ -80,7 +76,10 @@ def shingles_of(texts: Sequence[Sequence[str]]) -> Shingles:
     pad = [0] * (WORDS_PER_SHINGLE - 1)
     flat: list[int] = []
     for words in texts:
-        flat += [numbers[word] if word in numbers else numbers.setdefault(word, _number(word)) for word in words]
+        for word in words:
+            if word not in numbers:
+                numbers[word] = _digest(word, 8) or 1  # 0 fills up short texts
+            flat.append(numbers[word])
         flat += pad
     values = np.array([*flat, *pad], np.uint64)
     count = len(values) - len(pad)
@@ -114,16 +113,10 @@ def literals_of(text: str) -> str:
     for piece in folded.split():
         if not piece.isalpha():
             pieces += [piece.strip(_TRIM)] if _DIGIT.search(piece) else _SIGN.findall(piece)
+    joined = (piece.strip(".-") for piece in _JOINED.findall(text))
+    names = (name for name in joined if "." in name or "_" in name or _HUMP.search(name))
     turns = (f"{word} {count}" for word, count in sorted(turns_of_folded(folded).items()))
-    return "\n".join([*pieces, "", *_names(text), "", *turns, "", *codes_of(text)])
-
-
-def _names(text: str) -> Iterator[str]:
-    """Yield identifiers of programs, with their case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
-    for piece in _JOINED.findall(text):
-        name = piece.strip(".-")
-        if "." in name or "_" in name or _HUMP.search(name):
-            yield name
+    return "\n".join([*pieces, "", *names, "", *turns, "", *codes_of(text)])
 
 
 def codes_of(text: str) -> list[str]:
@@ -141,11 +134,6 @@ def code_of(body: str) -> str:
 
 def _folded(text: str) -> str:
     return (text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")).casefold()
-
-
-def _number(word: str) -> int:
-    """Return a word as 64 bits, never 0: that fills up short texts."""
-    return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") or 1
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -181,7 +169,7 @@ def fingerprints(texts: Sequence[str], signed: bool = True) -> Fingerprints:
         rows = found[start : start + len(block)]
         rows["words"] = [len(each) for each in words]
         rows["literals"] = [_digest(literals_of(text), 8) for text in block]
-        rows["digest"] = [np.void(_bytes("\x1f".join(each), 16)) for each in words]
+        rows["digest"] = [np.void(_digest("\x1f".join(each), 16).to_bytes(16, "little")) for each in words]
         if signed:
             rows["signature"] = signatures(shingles_of(words))
     return found
@@ -223,17 +211,9 @@ def bands_of(threshold: float) -> tuple[int, int]:
     return PERMUTATIONS, 1
 
 
-def number(text: str) -> int:
-    """Return a text as a 64-bit number."""
-    return _digest(text, 8)
-
-
 def _digest(text: str, size: int) -> int:
-    return int.from_bytes(_bytes(text, size), "little")
-
-
-def _bytes(text: str, size: int) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+    """Return a text as a number of so many bytes."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest(), "little")
 
 
 VERSION = 2
@@ -268,15 +248,17 @@ def find_duplicates(chunks: pa.Table, known: Fingerprints, threshold: float) -> 
     """
     facts = chunks.select(_FACTS).to_pylist()
     search = _Search(chunks, known, threshold)
-    pairs: dict[int, tuple[int, float]] = {}
+    rows: dict[int, Mapping[str, object]] = {}
     for row in sorted(range(len(facts)), key=lambda row: _newest_first(facts[row])):
         readers = facts[row]["readers"]
         match = search.kept_for(row, readers) if known["words"][row] else None
         if match is None:
             search.keep(row, readers)
         else:
-            pairs[row] = match
-    return DEDUP_MAP.table([_map_row(facts[row], facts[kept], like) for row, (kept, like) in sorted(pairs.items())])
+            kept, scope = facts[match[0]], scope_of(facts[row], facts[match[0]])
+            ids = {"dropped_id": facts[row]["chunk_id"], "kept_id": kept["chunk_id"]}
+            rows[row] = {**ids, "jaccard": match[1], "scope": scope}
+    return DEDUP_MAP.table([rows[row] for row in sorted(rows)])
 
 
 def without_duplicates(chunks: pa.Table, dedup_map: pa.Table) -> pa.Table:
@@ -291,7 +273,8 @@ def without_duplicates(chunks: pa.Table, dedup_map: pa.Table) -> pa.Table:
     dropped = pa.array([chunk_id in kept_for for chunk_id in ids], pa.bool_())
     places: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in chunks.filter(dropped).select(_PLACE).to_pylist():
-        places[kept_for[row["chunk_id"]]].append(_place(row))
+        row["heading"] = " → ".join(row.pop("heading_path") or ()) or row["title"]
+        places[kept_for[row["chunk_id"]]].append(row)
     kind = SELECTED_CHUNKS.columns.field("places").type
     column = pa.array([places.get(chunk_id, []) for chunk_id in ids], kind)
     kept = chunks.append_column("places", column).filter(pa.array([c not in kept_for for c in ids], pa.bool_()))
@@ -382,11 +365,10 @@ class _Search:
 
 
 def _heading_keys(chunks: pa.Table, known: Fingerprints) -> NDArray[np.uint64]:
-    """For short texts a number of title and headings, for others 0."""
     keys = np.zeros(len(known), np.uint64)
     for row in np.flatnonzero(known["words"] < SELF_CONTAINED_WORDS).tolist():
         path = [chunks["title"][row].as_py() or "", *(chunks["heading_path"][row].as_py() or [])]
-        keys[row] = number("\n".join(" ".join(words_of(heading)) for heading in path))
+        keys[row] = _digest("\n".join(" ".join(words_of(heading)) for heading in path), 8)
     return keys
 
 
@@ -395,7 +377,7 @@ def _cut_code_keys(chunks: pa.Table) -> NDArray[np.uint64]:
     keys = np.zeros(len(chunks), np.uint64)
     for row in np.flatnonzero(pc.fill_null(pc.equal(chunks["content_type"], "code"), False).to_numpy()).tolist():
         text = chunks["text"][row].as_py()
-        keys[row] = 0 if codes_of(text) else number(f"code\n{code_of(text)}")
+        keys[row] = 0 if codes_of(text) else _digest(f"code\n{code_of(text)}", 8)
     return keys
 
 
@@ -408,20 +390,6 @@ def _newest_first(fact: Mapping[str, Any]) -> tuple[bool, float, int, str, int]:
         fact["page_id"] or "",
         fact["chunk_idx"] or 0,
     )
-
-
-def _map_row(dropped: Mapping[str, Any], kept: Mapping[str, Any], similarity: float) -> Mapping[str, object]:
-    return {
-        "dropped_id": dropped["chunk_id"],
-        "kept_id": kept["chunk_id"],
-        "jaccard": similarity,
-        "scope": scope_of(dropped, kept),
-    }
-
-
-def _place(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = [name for name in _PLACE if name != "heading_path"]
-    return {**{name: row[name] for name in names}, "heading": " → ".join(row["heading_path"] or ()) or row["title"]}
 
 
 def _family(space: str | None) -> str:

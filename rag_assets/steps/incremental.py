@@ -1,9 +1,4 @@
-"""Sections and chunks brought up to date: unchanged ones are kept, the rest is made again.
-
-Belongs here: distinguishing unchanged pages from changed ones, carrying rows over to a new page version, and the
-account of a source: every enumerated page is indexed, excluded or failed, with its reason. Does not belong here: making
-a section or a chunk, the settings of the old table (`rag_assets.state.records`).
-"""
+"""Sections and chunks brought up to date: unchanged ones are kept, the rest is made again; the account of a source."""
 
 from __future__ import annotations
 
@@ -216,7 +211,6 @@ def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:
 
 
 def _stamps(table: pa.Table, stamp: Stamp) -> dict[str, tuple[Any, ...]]:
-    """Return the stamp of each page, from its first row."""
     columns = [name for name in STAMPED if name in table.column_names]
     stamps: dict[str, tuple[Any, ...]] = {}
     for row in table.select(columns).to_pylist():

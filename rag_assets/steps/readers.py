@@ -1,10 +1,7 @@
 """The readers of a page: the space's readers, narrowed by the page's own restrictions and those of every ancestor.
 
-Belongs here: turning Confluence's permissions into reader classes, failing closed; explaining a page's readers, level
-by level, from its sync's records. Does not belong here: fetching them, or identifying a caller
-(`rag_serving.access.principals`).
-
-An empty list of restrictions is "no restriction at this level", not "nobody". Unknown restrictions let nobody in.
+An empty list of restrictions is "no restriction at this level", not "nobody". Unknown restrictions let nobody in. A
+page's readers are explained level by level, from its sync's records.
 """
 
 from __future__ import annotations
@@ -96,7 +93,15 @@ def restriction_readers(restrictions: object) -> str | None:
     lists = read.get("restrictions") if isinstance(read, dict) else None
     if not isinstance(lists, dict):
         raise RestrictionError("its restrictions do not say who may read it")
-    return _lists_readers(lists)
+    entries = {kind: _entries(collection, kind) for kind, collection in lists.items() if not kind.startswith("_")}
+    unknown = sorted(kind for kind in entries.keys() - _UNDERSTOOD if entries[kind])
+    if unknown:
+        raise RestrictionError(f"grants of kind {unknown[0]!r} are not understood")
+    if not any(entries.values()):
+        if _UNDERSTOOD - entries.keys():
+            raise RestrictionError("its restrictions were not given for both users and groups")
+        return EVERYONE
+    return reader_class([[name for kind in _UNDERSTOOD for name in names_in(entries.get(kind, []), kind)]])
 
 
 def space_readers(setting: SpaceReaders, permissions: object = None) -> str:
@@ -129,7 +134,9 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
         for lineal in lineage(page_id, pages):
             level, fault = _level(pages.get(lineal), unsaid, missing)
             classes.append(level)
-            faults += [_of(page_id, lineal, fault)] if level == NOBODY else []
+            if level == NOBODY:
+                whose = "it" if lineal == page_id else f"its ancestor {lineal or 'without an id'}"
+                faults.append(f"{whose}{fault}" if fault.startswith(":") else f"{whose} {fault}")
             if level != EVERYONE:
                 levels[lineal] = level, fault if level == NOBODY else None
         if grants.ancestors is None and missing == NOBODY:
@@ -145,12 +152,6 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
     return EffectiveReaders(readers, hidden, ReaderOrigins(space, levels))
 
 
-def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
-    """Return ids that pages name as ancestors and that are not among the pages."""
-    named = {ancestor for grants in pages.values() for ancestor in grants.ancestors or ()}
-    return tuple(sorted(named - pages.keys() - {UNNAMED}))
-
-
 def _level(grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
     """Return the readers of one page of a lineage, and the reason if that is nobody."""
     if grants is None:
@@ -160,10 +161,10 @@ def _level(grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
     return grants.own, f": {grants.fault or 'names nobody as reader'}"
 
 
-def _of(page_id: str, lineal: str, fault: str) -> str:
-    """Return the reason as a sentence about a page."""
-    whose = "it" if lineal == page_id else f"its ancestor {lineal or 'without an id'}"
-    return f"{whose}{fault}" if fault.startswith(":") else f"{whose} {fault}"
+def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
+    """Return ids that pages name as ancestors and that are not among the pages."""
+    named = {ancestor for grants in pages.values() for ancestor in grants.ancestors or ()}
+    return tuple(sorted(named - pages.keys() - {UNNAMED}))
 
 
 def lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:
@@ -185,19 +186,6 @@ def _ancestor_ids(ancestors: object, id_prefix: str) -> tuple[str, ...] | None:
     return tuple(f"{id_prefix}{one}" if isinstance(one, str | int) and one else UNNAMED for one in ids)
 
 
-def _lists_readers(lists: Mapping[str, object]) -> str:
-    """Users and groups are alternatives: one clause, or none if both lists are empty."""
-    entries = {kind: _entries(collection, kind) for kind, collection in lists.items() if not kind.startswith("_")}
-    unknown = sorted(kind for kind in entries.keys() - _UNDERSTOOD if entries[kind])
-    if unknown:
-        raise RestrictionError(f"grants of kind {unknown[0]!r} are not understood")
-    if not any(entries.values()):
-        if _UNDERSTOOD - entries.keys():
-            raise RestrictionError("its restrictions were not given for both users and groups")
-        return EVERYONE
-    return reader_class([[name for kind in _UNDERSTOOD for name in names_in(entries.get(kind, []), kind)]])
-
-
 def _entries(collection: object, kind: str) -> list[object]:
     results = collection.get("results") if isinstance(collection, dict) else None
     if not isinstance(results, list):
@@ -208,24 +196,21 @@ def _entries(collection: object, kind: str) -> list[object]:
 def names_in(entries: Sequence[object], kind: str) -> Iterator[str]:
     """Yield the principals of a list; an entry that cannot be read lets in no one, it does not open the level."""
     for entry in entries:
-        if isinstance(entry, dict) and _is_of(entry, kind):
-            yield from (f"{kind}:{entry[name]}" for name in _NAMES[kind] if _is_name(entry.get(name)))
-
-
-def _is_of(entry: dict[str, object], kind: str) -> bool:
-    stated = entry.get("type")
-    return (stated is None or isinstance(stated, str)) and stated in _TYPES[kind]
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+        stated = entry.get("type") if isinstance(entry, dict) else 0
+        if not isinstance(entry, dict) or not (stated is None or isinstance(stated, str)) or stated not in _TYPES[kind]:
+            continue
+        names = (entry.get(name) for name in _NAMES[kind])
+        yield from (f"{kind}:{one}" for one in names if isinstance(one, str) and one.strip() and one.isprintable())
 
 
 def _permission_readers(permissions: list[object]) -> str:
     """Return the union of all grants to view the space (`operation: read`, `targetType: space`)."""
     names: set[str] = set()
     for grant in permissions:
-        if not isinstance(grant, dict) or not _views_space(grant.get("operation")):
+        operation = grant.get("operation") if isinstance(grant, dict) else None
+        if not isinstance(grant, dict) or not isinstance(operation, dict):
+            continue
+        if operation.get("operation") != "read" or operation.get("targetType") != "space":
             continue
         if grant.get("anonymousAccess") is True:
             return EVERYONE
@@ -235,12 +220,6 @@ def _permission_readers(permissions: list[object]) -> str:
             if kind in _UNDERSTOOD and isinstance(results, list):
                 names.update(names_in(results, kind))
     return reader_class([names])
-
-
-def _views_space(operation: object) -> bool:
-    return (
-        isinstance(operation, dict) and operation.get("operation") == "read" and operation.get("targetType") == "space"
-    )
 
 
 Where = Literal["configuration", "space", "ancestor", "page", "further"]
@@ -364,9 +343,5 @@ def in_words(readers: Sequence[Sequence[str]] | str) -> str:
     """Return the result of `clauses` in words: `(group:ops or user:ann) and group:hr`."""
     if isinstance(readers, str):
         return readers
-    return " and ".join(_either(clause, len(readers) > 1) for clause in readers)
-
-
-def _either(clause: Sequence[str], several: bool) -> str:
-    words = " or ".join(clause)
-    return f"({words})" if several and len(clause) > 1 else words
+    is_bare = len(readers) == 1
+    return " and ".join(" or ".join(c) if is_bare or len(c) == 1 else f"({' or '.join(c)})" for c in readers)

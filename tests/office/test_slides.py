@@ -14,8 +14,7 @@ from pptx.util import Inches
 from rapidfuzz.distance import LCSseq
 from support.office_truth import content_of
 
-from rag_assets.steps.files.office.pages import PlacedShape, in_reading_order
-from rag_assets.steps.files.office.pptx import pptx_text
+from rag_assets.steps.files.office.pptx import PlacedShape, in_reading_order, pptx_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import Content, clean
 from rag_assets.steps.formats.budget import BUDGET

@@ -17,7 +17,7 @@ from rag_assets.steps.files.file_text import FileError, PagesDone
 from rag_assets.steps.formats.blocks import blocks_content, content_of_json, content_to_json
 from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.formats.exported_page import exported_index, exported_page
+from rag_assets.steps.formats.html import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.sections import Documents
 from rag_serving.isolation.child import Child, Limits

@@ -11,8 +11,7 @@ import pytest
 from sources.pdf_writer import pdf
 
 from rag_assets.monitoring.source_health import examine
-from rag_assets.parsing.reader import LimitedReader
-from rag_assets.parsing.scanned import opened_scans
+from rag_assets.parsing.reader import LimitedReader, opened_scans
 from rag_assets.sources.base import SourceError, SyncResult
 from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading

@@ -124,7 +124,7 @@ def test_members_that_are_encrypted_or_bombs_fail_each(tmp_path: Path) -> None:
 
 
 def test_members_are_as_large_as_files_may_be_and_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_assets.steps.files.zip_members.MOST_BYTES", 1500)
+    monkeypatch.setattr("rag_assets.steps.files.file_text.MOST_BYTES", 1500)
     (tmp_path / "one.zip").write_bytes(zipped({"a.txt": "x" * 900, "b.txt": "y" * 500, "c.txt": "z" * 1001}))
     docs = Documents(tmp_path)
     result = docs.sync(max_file_bytes=1000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.macro_bodies import text
 
+from rag_assets.steps.formats.blocks import HEADER_MAX, Cell, row_blocks
 from rag_assets.steps.formats.html import html_content
-from rag_assets.steps.formats.tables import HEADER_MAX, Cell, row_blocks
 
 LIMITS = (
     '<table><tbody><tr><th rowspan="2">Country</th><th colspan="2">Limit per day</th></tr>'

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.section_pages import sections
 
-from rag_assets.steps.formats.storage import AC, RI, parse_storage
+from rag_assets.steps.formats.element_tree import AC, RI, parse_storage
 from rag_serving.artifacts.schema import SECTIONS
 
 REAL = sorted((Path(__file__).parents[3] / "shared" / "data" / "cwiki").glob("*/*.json"))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.formats.storage import AC, parse_storage
+from rag_assets.steps.formats.element_tree import AC, PageError, parse_storage
 from rag_assets.steps.sections.splitting import PageSections, sections_of_page
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

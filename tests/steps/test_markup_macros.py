@@ -7,7 +7,7 @@ import time
 import pytest
 from support.macro_bodies import macro, outcomes, read, text
 
-from rag_assets.steps.formats.markup_trees import wiki_tree
+from rag_assets.steps.formats.element_tree import wiki_tree
 from rag_serving.text.normalization import OMISSION
 
 WIKI = """h2. Opening hours

@@ -10,8 +10,7 @@ from support.shown_pages import build, include
 from support.shown_pages import page as row
 
 from rag_assets.steps.formats.macros import is_gate
-from rag_assets.steps.formats.storage_elements import storage_excerpt
-from rag_assets.steps.sections.reading import DirectReader, page_properties
+from rag_assets.steps.sections.reading import DirectReader, page_properties, storage_excerpt
 
 SECRET = "The master code is 99120."
 GATE = macro("show-if", f"<p>{SECRET}</p>", group="ops-admins")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.formats.storage import AC, parse_storage
+from rag_assets.steps.formats.element_tree import AC, parse_storage
 from rag_assets.steps.sections.splitting import PageError, sections_of_page
 
 CODE = '<ac:structured-macro ac:name="code"><ac:plain-text-body>{}</ac:plain-text-body></ac:structured-macro>'

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rag_assets.build.linting import folder_corpus
 from rag_assets.progress import SilentReporter
-from rag_assets.steps.contradictions.examination import ExaminedPages, examined
+from rag_assets.steps.contradictions.examination import ExaminedPages, dead_links, examined
 from rag_assets.steps.contradictions.findings import LintFinding
-from rag_assets.steps.contradictions.upkeep import dead_links
 
 TODAY = date(2026, 3, 10)
 COPY = " ".join(f"Step {number} moves the container from block {number} to the quay." for number in range(1, 9))

@@ -12,9 +12,8 @@ from citelock_formats.rtf import rtf_text
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.file_text import web_page
 from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
-from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.blocks import clean, row_line
 from rag_assets.steps.formats.element_tree import PageError, parse_html
-from rag_assets.steps.formats.tables import row_line
 
 _ATTRIBUTION = re.compile(
     r"[^\n]{0,300}\b(?:wrote|writes|schrieb|schreibt|a écrit|escribió|ha scritto|schreef|escreveu|napisał)\b"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from rag_assets.steps.files.composed import Composed
+from rag_assets.steps.files.file_text import ZipMembers
 from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
-from rag_assets.steps.files.zip_members import ZipMembers
 from rag_assets.steps.formats.blocks import Block, Content, clean
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 from rag_assets.steps.formats.html import html_content

@@ -25,7 +25,7 @@ from citelock_formats.rtf_parts import (
 )
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line, cell_text
-from rag_assets.steps.files.office.word_text import field_address, is_generated
+from rag_assets.steps.files.office.docx import field_address, is_generated
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import Block
 

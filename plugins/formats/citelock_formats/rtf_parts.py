@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rag_assets.steps.files.office.block_writer import Line, Outcome
 from rag_assets.steps.files.office.word_styles import heading_level, is_code
-from rag_assets.steps.formats.tables import Cell
+from rag_assets.steps.formats.blocks import Cell
 from rag_assets.steps.formats.text_marks import Mark
 
 SKIPPED = frozenset(

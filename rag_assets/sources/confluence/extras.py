@@ -53,7 +53,7 @@ from rag_assets.sources.confluence.source import UNSETTLED, ConfluenceSpace, cut
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.steps.formats.blocks import clean
-from rag_assets.steps.formats.storage_walk import DISPLAY_NAME
+from rag_assets.steps.formats.storage_elements import DISPLAY_NAME
 from rag_assets.steps.readers import Grants, names_in
 from rag_serving.access.principals import NOBODY, clauses_of, intersect_readers
 from rag_serving.artifacts.schema import PAGES

@@ -2,7 +2,7 @@
 
 Belongs here: the zip, the export as a whole (the current pages and their readers), files at `attachments/<page
 id>/<attachment id>/<version>`, comments, and the files of an HTML export. Does not belong here: the objects of an XML
-export (`space`), a page of an HTML export (`rag_assets.steps.formats.exported_page`), envelopes (`envelope`).
+export (`space`), a page of an HTML export (`rag_assets.steps.formats.html`), envelopes (`envelope`).
 
 HTML has neither versions, labels nor restrictions, and an administrator's export holds restricted pages, too. So its
 pages are hidden unless the settings say that none of them is restricted.
@@ -42,7 +42,7 @@ from rag_assets.sources.confluence_export.space import (
 )
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.formats.exported_page import ExportedPage, page_id_in
+from rag_assets.steps.formats.html import ExportedPage, page_id_in
 from rag_assets.steps.readers import UNNAMED, EffectiveReaders, Grants, effective_readers, space_readers
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sections import Documents

@@ -2,7 +2,7 @@
 
 Belongs here: the files of one sync, their ids and addresses, names and contents of members of archives, how deep
 archives within archives are opened. Does not belong here: finding the files (`sites.trees`), unpacking
-(`rag_assets.steps.files.zip_members`), renamed files and which are read anew (`document_pages`), the row of one
+(`rag_assets.steps.files.file_text`), renamed files and which are read anew (`document_pages`), the row of one
 (`rows`).
 """
 
@@ -38,8 +38,8 @@ from rag_assets.sources.documents.document_pages import (
 )
 from rag_assets.sources.documents.rows import RowMaker
 from rag_assets.sources.sites.trees import MOST_FILES, FileTree, LargeFileError, check_size
+from rag_assets.steps.files.file_text import ZipMembers
 from rag_assets.steps.files.records import FileError
-from rag_assets.steps.files.zip_members import ZipMembers
 from rag_serving.config.sources import Files
 from rag_serving.documents.kinds import KindError, kind_by_name, kind_in
 

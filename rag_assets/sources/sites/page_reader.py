@@ -12,7 +12,7 @@ from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from rag_assets.parsing.outcomes import result_of
+from rag_assets.parsing.worker import result_of
 from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, SourceTree
 from rag_assets.steps.files.records import FileError
 from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rag_assets.sources.base import SourceError
+from rag_assets.steps.files.file_text import MOST_RATIO, RATIO_FROM
 from rag_assets.steps.files.records import FileError
-from rag_assets.steps.files.zip_members import MOST_RATIO, RATIO_FROM
 from rag_serving.artifacts.store import open_file
 
 SCHEME = "s3:"

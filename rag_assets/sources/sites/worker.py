@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-from rag_assets.parsing.outcomes import outcome
+from rag_assets.parsing.worker import outcome
 from rag_assets.sources.sites.detect import open_site
 from rag_assets.sources.sites.page_reader import body_to_json, plan_of_json
 from rag_assets.sources.sites.site import ExcludedPageError, has_file

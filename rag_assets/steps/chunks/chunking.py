@@ -1,8 +1,5 @@
 """Sections to chunks: the passages to embed, search and cite.
 
-Belongs here: the length of chunks, the cuts of a section's text, and a chunk's fields from its page. Does not belong
-here: tokens (the embedding model's tokenizer), choosing chunks to index.
-
 A section is cut where the cuts are best over the whole section: every cut and every chunk size has a cost, and dynamic
 programming finds the cheapest segmentation (Bellman 1957; Knuth and Plass 1981 do the same for lines of a paragraph).
 Greedy filling would leave a crumb at the end of every section. What is too long for one chunk, such as a log of
@@ -146,17 +143,12 @@ class _ChunkPlaces:
         if also_readers == EVERYONE:
             return count
         if count % _BLOCK == 0:
-            self._blocks[also_readers] = self._free_block(f"{also_readers} {count}")
+            block = int.from_bytes(hashlib.sha256((f"{also_readers} {count}").encode()).digest()[:4]) % _BLOCKS
+            while block in self._taken:
+                block = (block + 1) % _BLOCKS
+            self._taken.add(block)
+            self._blocks[also_readers] = block
         return APART + self._blocks[also_readers] * _BLOCK + count % _BLOCK
-
-    def _free_block(self, name: str) -> int:
-        """Return the block that a digest of the name says; the one after it where two classes meet, as good as
-        never."""
-        block = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % _BLOCKS
-        while block in self._taken:
-            block = (block + 1) % _BLOCKS
-        self._taken.add(block)
-        return block
 
 
 def _section_chunks(
@@ -222,21 +214,18 @@ def pieces_of(
         after = _cut_price(text[start:end], kind, following["kind"] if following else None)
         if kind == "table" and following and is_caption(text[following["start"] : following["end"]]):
             after = _LEAD_IN
-        longest = size.most
         windows = window_cuts(text, start, end)
-        if kind == "code" or windows:
-            inner = [(cut, _WORD) for cut in windows]
-        elif kind == "paragraph" or tokens_between(starts, start, end) > longest:
-            inner = _sentence_cuts(text, start, end, starts, longest)
-        else:
-            inner = []
+        inner: list[tuple[int, float]] = [(cut, _WORD) for cut in windows]
+        is_prose = kind == "paragraph" or tokens_between(starts, start, end) > size.most
+        if is_prose and kind != "code" and not windows:
+            inner = _sentence_cuts(text, start, end, starts, size.most)
         borders = [start, *(cut for cut, _ in inner), end]
-        prices = [*(price for _, price in inner), after]
-        for left, right, price in zip(borders, borders[1:], prices, strict=False):
-            first, last = _stripped(text, left, right)
+        for (left, right), price in zip(pairwise(borders), [*(price for _, price in inner), after], strict=True):
+            piece = text[left:right]
+            first, last = left + len(piece) - len(piece.lstrip()), right - len(piece) + len(piece.rstrip())
             begins = overlapping(text, left, start) if windows and left > start else first
-            pieces.append(SectionPiece(first, last, kind, price, min(first, begins)))
-    pieces = [piece for piece in pieces if piece.end > piece.start]
+            if last > first:
+                pieces.append(SectionPiece(first, last, kind, price, min(first, begins)))
     return _with_whole_runs(pieces, starts, size.most) if size.keeps_runs else pieces
 
 
@@ -347,12 +336,6 @@ def _word_cuts(text: str, start: int, end: int, starts: Sequence[int], step: int
     return cuts
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the same stretch without white space at its borders."""
-    piece = text[start:end]
-    return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
-
-
 def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> int:
     """Return where the context before a chunk begins: at most `stride` tokens earlier, at a word border."""
     place = starts[max(bisect_left(starts, start) - stride, 0)] if stride and start else start
@@ -372,11 +355,9 @@ def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
 
 
 def _content_type(pieces: Sequence[SectionPiece]) -> str:
-    """Return the kind that most of the chunk's characters belong to."""
-    weight: dict[str, int] = {}
+    weight = Counter[str]()  # by the kind that the characters belong to
     for piece in pieces:
-        kind = "paragraph" if piece.kind == "heading" else piece.kind
-        weight[kind] = weight.get(kind, 0) + piece.end - piece.start
+        weight["paragraph" if piece.kind == "heading" else piece.kind] += piece.end - piece.start
     return max(weight, key=lambda kind: (weight[kind], kind))
 
 

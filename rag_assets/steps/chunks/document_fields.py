@@ -1,9 +1,7 @@
 """A chunk's fields from its page and its book: slug, category, language, passage id, chapter, order.
 
-Belongs here: columns that a site's navigation or other pages of a source may change while the page stays as it is, and
-that are made anew with each build; the texts for detecting the language of a page whose source does not give it. Does
-not belong here: cutting (`chunking`), detecting languages (`rag_serving.models.language_detector`), the numbers in a
-book's own table of contents (`sources.sites`).
+These columns may change with a site's navigation or other pages of a source while the page stays as it is; they are
+made anew with each build.
 
 A passage id is `ch3-sec2-p45`: chapter, section of the chapter (0: the chapter's own page), and the place of the
 passage in that section. It is counted within the section, and deeper pages count as part of it, so an edit moves no

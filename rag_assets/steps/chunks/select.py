@@ -1,8 +1,4 @@
-"""The chunks of a tenant to index, and the reasons to leave out the others.
-
-Belongs here: joining the sources of a tenant, leaving out by label or as boilerplate, refusing colliding page ids.
-Does not belong here: near-duplicates (`steps.dedup`), access.
-"""
+"""The chunks of a tenant to index, and the reasons to leave out the others."""
 
 from __future__ import annotations
 
@@ -109,22 +105,14 @@ def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerpla
     boilerplate if that is dropped."""
     unwanted = {label.casefold() for label in drop_labels}
     excluded: dict[str, str] = {}
-    keep: list[bool] = []
     columns = (chunks[name].to_pylist() for name in ("chunk_id", "labels", "is_boilerplate", "text"))
     for chunk_id, labels, is_boilerplate, text in zip(*columns, strict=True):
-        reason = _reason(labels or (), is_boilerplate, unwanted, drop_boilerplate)
-        if reason is None and not any(map(str.isalnum, _FENCE.sub("", text))):
-            reason = NO_WORDS
-        keep.append(reason is None)
-        if reason is not None:
-            excluded[chunk_id] = reason
-    return ChunkSelection(chunks.filter(pa.array(keep, pa.bool_())), excluded)
-
-
-def _reason(
-    labels: Iterable[str], is_boilerplate: bool, unwanted: Collection[str], drop_boilerplate: bool
-) -> str | None:
-    label = next((label for label in labels if label.casefold() in unwanted), None)
-    if label is not None:
-        return f"label {label!r}"
-    return BOILERPLATE if is_boilerplate and drop_boilerplate else None
+        label = next((label for label in labels or () if label.casefold() in unwanted), None)
+        if label is not None:
+            excluded[chunk_id] = f"label {label!r}"
+        elif is_boilerplate and drop_boilerplate:
+            excluded[chunk_id] = BOILERPLATE
+        elif not any(map(str.isalnum, _FENCE.sub("", text))):
+            excluded[chunk_id] = NO_WORDS
+    is_left_out = pc.is_in(chunks["chunk_id"], value_set=pa.array(list(excluded), pa.string()))
+    return ChunkSelection(chunks.filter(pc.invert(is_left_out)), excluded)

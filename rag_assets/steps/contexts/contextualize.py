@@ -1,14 +1,9 @@
 """A chunk's prefix, which describes its origin, and the texts to embed for each passage.
 
-Belongs here: the lines above a chunk's text for each index, and their level: the parts of the place and their weights;
-the names of columns and the sentence above, which a passage that begins inside a table lacks; the definitions that
-enclose a passage of code; the windows of a long text. Does not belong here: embedding, the vectors of each passage in
-an index (`rag_serving.indexes.exact`), and anything visible to readers: a prefix is never shown and never
-quotable.
-
-For the lexical index a part of double weight is repeated: BM25 over fields is BM25 over their weighted term counts
-(Robertson, Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004). The embedding model
-reads no more than some 250 tokens, and repetition gains nothing: it gets title and headings once.
+A prefix is never shown and never quotable. For the lexical index a part of double weight is repeated: BM25 over fields
+is BM25 over their weighted term counts (Robertson, Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted
+Fields", CIKM 2004). The embedding model reads no more than some 250 tokens, and repetition gains nothing: it gets title
+and headings once.
 
 Without its head, a table longer than a passage would be found by its first rows alone: only they are below "Three
 Months Ended" and "in millions". The passage itself stays verbatim.
@@ -29,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -59,10 +54,13 @@ def metadata_prefixes(chunks: pa.Table) -> list[str]:
     """Return the embedded prefix of each chunk: chapter, page title and headings, and the head of the table that it
     begins inside. `chunks` needs title, heading_path, chapter and structure."""
     columns = (chunks[name].to_pylist() for name in ("title", "heading_path", "chapter", "structure"))
-    return [
-        "\n".join(filter(None, (metadata_prefix(title, path or (), chapter), shortened(table_head(structure)))))
-        for title, path, chapter, structure in zip(*columns, strict=True)
-    ]
+    prefixes = []
+    for title, path, chapter, structure in zip(*columns, strict=True):
+        head = table_head(structure)
+        # The end of a long one is nearest to the rows.
+        head = head if len(head) <= MAX_CHARS else head[-MAX_CHARS:].partition(" ")[2]
+        prefixes.append("\n".join(filter(None, (metadata_prefix(title, path or (), chapter), head))))
+    return prefixes
 
 
 def metadata_prefix(title: str, heading_path: Sequence[str], chapter: str | None = None) -> str:
@@ -177,11 +175,6 @@ def table_head(structure: str) -> str:
     return " ".join(part for part in (found.introduction, ", ".join(names)) if part)
 
 
-def shortened(head: str) -> str:
-    """Return the embedded part of a table's head: its end is nearest to the rows."""
-    return head if len(head) <= MAX_CHARS else head[-MAX_CHARS:].partition(" ")[2]
-
-
 WINDOWS_VERSION = 1
 """Raised when the same passage would be cut elsewhere."""
 LONG = 1.5
@@ -286,32 +279,40 @@ def build_contexts(
         failures: by chunk id why a model wrote none.
         count_tokens: counts texts as the embedding model does; without it token counts are those of the bare texts.
     """
-    written, failures = written or {}, failures or {}
     ids, texts = chunks["chunk_id"].to_pylist(), chunks["text"].to_pylist()
     prefixes = lexical = [""] * len(ids)
     if template == "metadata":
         prefixes, lexical = metadata_prefixes(chunks), lexical_prefixes(chunks)
-    contexts = [written.get(chunk_id) for chunk_id in ids]
-    reasons = [failures.get(chunk_id) for chunk_id in ids]
-    levels = [_level(*each) for each in zip(contexts, reasons, prefixes, strict=True)]
-    prefixes = [_under(prefix, context) for prefix, context in zip(prefixes, contexts, strict=True)]
-    columns = {
-        "chunk_id": ids,
-        "prefix": prefixes,
-        "lexical_prefix": [_under(prefix, context) for prefix, context in zip(lexical, contexts, strict=True)],
-        "contextualized": under_prefixes(prefixes, texts),
-        "level": levels,
-        "quality": [context.quality if context else None for context in contexts],
-        "issues": [_issues(context, reason) for context, reason in zip(contexts, reasons, strict=True)],
-        "tokens_in": [context.tokens_in if context else 0 for context in contexts],
-        "tokens_out": [context.tokens_out if context else 0 for context in contexts],
-        "document_type": [document_type(title or "") for title in chunks["title"].to_pylist()],
-        "generation_timestamp": [_moment(context.made_at) if context else None for context in contexts],
-        "llm_provider": [context.provider if context else None for context in contexts],
-        "llm_model": [context.model if context else None for context in contexts],
-        "token_count": _token_counts(chunks["token_count"].to_pylist(), prefixes, count_tokens),
-        **_components(contexts),
-    }
+    columns: dict[str, list[Any]] = {name: [] for name in CONTEXTS.columns.names}
+    for chunk_id, title, prefix, lexical_prefix, text in zip(
+        ids, chunks["title"].to_pylist(), prefixes, lexical, texts, strict=True
+    ):
+        context, failure = (written or {}).get(chunk_id), (failures or {}).get(chunk_id)
+        row = {"chunk_id": chunk_id, "document_type": document_type(title or ""), "tokens_in": 0, "tokens_out": 0}
+        if context is not None:
+            row |= {
+                "level": "llm",
+                "quality": context.quality,
+                "issues": list(context.issues),
+                "tokens_in": context.tokens_in,
+                "tokens_out": context.tokens_out,
+                "generation_timestamp": datetime.fromtimestamp(context.made_at, UTC),
+                "llm_provider": context.provider,
+                "llm_model": context.model,
+                **dict(zip(COMPONENTS, context.scores or (), strict=False)),
+            }
+        else:
+            is_skipped = failure is not None and failure.startswith(NOT_ASKED)
+            row["level"] = "skipped" if is_skipped else "metadata" if prefix else "none"
+            row["issues"] = [failure] if failure else []
+        told = context.text if context else ""
+        row["prefix"], row["lexical_prefix"] = (
+            "\n".join(filter(None, (one, told))) for one in (prefix, lexical_prefix)
+        )
+        row["contextualized"] = under_prefixes([row["prefix"]], [text])[0]
+        for name, values in columns.items():
+            values.append(row.get(name))
+    columns["token_count"] = _token_counts(chunks["token_count"].to_pylist(), columns["prefix"], count_tokens)
     return pa.table(columns, schema=CONTEXTS.arrow)
 
 
@@ -320,37 +321,11 @@ def token_counter(tokenizer: Tokenizer) -> CountTokens:
     return lambda texts: [len(offsets) for offsets in tokenizer.offsets(texts)]
 
 
-def _components(contexts: Sequence[WrittenContext | None]) -> dict[str, list[float | None]]:
-    """Return the parts of each context's quality by the names of their columns; null if no model wrote."""
-    scores = [context.scores if context and context.scores else (None,) * len(COMPONENTS) for context in contexts]
-    return {name: [parts[place] for parts in scores] for place, name in enumerate(COMPONENTS)}
-
-
 def _token_counts(bare: Sequence[int | None], prefixes: Sequence[str], count: CountTokens | None) -> list[int | None]:
     """Return the tokens of each prefix and its text, counted apart; a prefix that many chunks have is counted once."""
     different = [*dict.fromkeys(prefix for prefix in prefixes if prefix)]
     tokens = dict(zip(different, count(different) if count else [0] * len(different), strict=True))
     return [own if own is None else own + tokens.get(prefix, 0) for own, prefix in zip(bare, prefixes, strict=True)]
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _level(context: WrittenContext | None, failure: str | None, prefix: str) -> str:
-    if context is not None:
-        return "llm"
-    if failure is not None and failure.startswith(NOT_ASKED):
-        return "skipped"
-    return "metadata" if prefix else "none"
-
-
-def _issues(context: WrittenContext | None, reason: str | None) -> list[str]:
-    return list(context.issues) if context else [reason] if reason else []
-
-
-def _under(prefix: str, context: WrittenContext | None) -> str:
-    return "\n".join(part for part in (prefix, context.text if context else "") if part)
 
 
 def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:

@@ -7,8 +7,6 @@ one reader class of one page: a context must not reveal text that its passage's 
 The score is that of the contextual-retrieval design: length, relevance, coherence and specificity, weighted 0.2, 0.4,
 0.2 and 0.2; from 0.7 on a context is accepted. A context with a number or a name of its own, or a negation that the
 document lacks, is not, whatever its score.
-
-Belongs here: documents, prompts, reading and judging answers. Does not belong here: calls (`llm_contexts.writer`).
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.directed import neutralized
@@ -34,7 +30,7 @@ ACCEPTED = 0.7
 KEY_TERMS = 10
 """Key terms of a chunk: its most frequent ones. A context of 100 words could never hold all terms of 250 tokens."""
 GENERIC_PHRASES = ("this section", "this describes", "this explains", "this is about")
-_WEIGHTS = np.array([0.2, 0.4, 0.2, 0.2])
+_WEIGHTS = 0.2, 0.4, 0.2, 0.2
 _GENERIC_COST = 0.2
 _FEW_TERMS = 0.5
 _MOST_OF = 0.6
@@ -70,31 +66,32 @@ class QualityScore:
 
 def score_contexts(contexts: Sequence[str], chunks: Sequence[str], documents: Sequence[str]) -> list[QualityScore]:
     """Return the quality of each context [n] of a chunk [n] of a document [n]."""
-    words = np.array([len(context.split()) for context in contexts], dtype=np.int64)
-    missing = [missing_terms(*pair) for pair in zip(contexts, chunks, strict=True)]
-    relevance = np.array([1 - len(lacks) / (count or 1) for lacks, count in missing])
-    closed = np.array([context.strip().endswith(".") for context in contexts], dtype=np.bool_)
-    opened = np.array([_opens(context) for context in contexts], dtype=np.bool_)
-    generic = [[phrase for phrase in GENERIC_PHRASES if phrase in context.lower()] for context in contexts]
-    parts = np.column_stack(
-        [_length_scores(words), relevance, np.where(closed & opened, 1.0, 0.5), _specificity(generic)]
-    )
-    overall = np.round(parts @ _WEIGHTS, 9)  # 0.7 is 0.7, however the sum was rounded
-    scores = []
-    for row, (context, document) in enumerate(zip(contexts, documents, strict=True)):
-        invented = inventions(context, f"{chunks[row]}\n{document}")
-        quality = [
-            *_length_faults(int(words[row])),
-            *_relevance_faults(float(relevance[row]), missing[row][0]),
-            *_coherence_faults(bool(closed[row]), bool(opened[row])),
-            *((f"generic phrase {phrase!r}", "say what it is about instead") for phrase in generic[row]),
-            *((f"{thing!r} is not in the document", "use only what the document says") for thing in invented),
-        ]
-        issues = tuple(issue for issue, _ in quality)
-        advice = tuple(dict.fromkeys(recommendation for _, recommendation in quality))
-        total, length, relevant, coherence, specificity = (float(value) for value in (overall[row], *parts[row]))
-        scores.append(QualityScore(total, length, relevant, coherence, specificity, issues, advice, invented))
-    return scores
+    return [_scored(*each) for each in zip(contexts, chunks, documents, strict=True)]
+
+
+def _scored(context: str, chunk: str, document: str) -> QualityScore:
+    words, (missing, count) = len(context.split()), missing_terms(context, chunk)
+    length = 1.0 if 50 <= words <= 100 else 0.7 if 40 <= words <= 120 else 0.3
+    relevance = 1 - len(missing) / (count or 1)
+    closed = context.strip().endswith(".")
+    opened = any(sentence.strip()[:1].isupper() for sentence in context.split("."))
+    generic = [phrase for phrase in GENERIC_PHRASES if phrase in context.lower()]
+    invented = inventions(context, f"{chunk}\n{document}")
+    faults = []
+    if not 50 <= words <= 100:
+        faults.append((f"too {'short' if words < 50 else 'long'}: {words} words", "write 50 to 100 words"))
+    if relevance < _FEW_TERMS:
+        faults.append(("names few of the chunk's key terms", f"mention {', '.join(missing[:3])}"))
+    if not opened:
+        faults.append(("no sentence begins with a capital", "write whole sentences"))
+    if not closed:
+        faults.append(("does not end with a full stop", "write whole sentences"))
+    faults += ((f"generic phrase {phrase!r}", "say what it is about instead") for phrase in generic)
+    faults += ((f"{thing!r} is not in the document", "use only what the document says") for thing in invented)
+    parts = length, relevance, 1.0 if closed and opened else 0.5, max(1.0 - _GENERIC_COST * len(generic), 0.0)
+    overall = round(sum(weight * part for weight, part in zip(_WEIGHTS, parts, strict=True)), 9)  # 0.7 is 0.7
+    advice = tuple(dict.fromkeys(recommendation for _, recommendation in faults))
+    return QualityScore(overall, *parts, tuple(issue for issue, _ in faults), advice, invented)
 
 
 def missing_terms(context: str, chunk: str) -> tuple[list[str], int]:
@@ -126,38 +123,6 @@ def turned(context: str, document: str) -> list[str]:
         if (negates and True not in near) or near == {not negates}:
             faults.append(" ".join(sentence.split()[:8]))
     return faults
-
-
-def _length_scores(words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """1 for 50 to 100 words, 0.7 for 40 to 120, else 0.3."""
-    wanted, near = (words >= 50) & (words <= 100), (words >= 40) & (words <= 120)
-    return np.select([wanted, near], [1.0, 0.7], 0.3)
-
-
-def _opens(context: str) -> bool:
-    """Return whether a sentence begins with a capital."""
-    return any(sentence.strip()[:1].isupper() for sentence in context.split("."))
-
-
-def _specificity(generic: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    return np.maximum(1.0 - _GENERIC_COST * np.array([*map(len, generic)], dtype=np.float64), 0.0)
-
-
-def _length_faults(words: int) -> list[tuple[str, str]]:
-    if words < 50:
-        return [(f"too short: {words} words", "write 50 to 100 words")]
-    return [(f"too long: {words} words", "write 50 to 100 words")] if words > 100 else []
-
-
-def _relevance_faults(relevance: float, missing: Sequence[str]) -> list[tuple[str, str]]:
-    if relevance >= _FEW_TERMS:
-        return []
-    return [("names few of the chunk's key terms", f"mention {', '.join(missing[:3])}")]
-
-
-def _coherence_faults(closed: bool, opened: bool) -> list[tuple[str, str]]:
-    faults = [] if opened else [("no sentence begins with a capital", "write whole sentences")]
-    return faults if closed else [*faults, ("does not end with a full stop", "write whole sentences")]
 
 
 VERSION = 2
@@ -211,7 +176,6 @@ class ContextDocument:
 
     @cached_property
     def _data(self) -> tuple[str, str]:
-        """The kind of the head's content, and its text, neutralized once."""
         if self.is_whole:
             return "document", _harmless(self._whole)
         outline = "\n".join(dict.fromkeys(" › ".join(passage.heading_path) for passage in self.passages))
@@ -324,7 +288,6 @@ def _one_line(text: str) -> str:
 
 
 def _shortened(text: str, limit: int) -> str:
-    """Return the beginning and the end of a long text."""
     if len(text) <= limit:
         return text
     half = (limit - len(_CUT)) // 2

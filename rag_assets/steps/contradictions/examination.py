@@ -1,6 +1,4 @@
-"""All that is wrong in a tenant's pages, or in a folder's; of what is known already only what changed is compared.
-
-Belongs here: the tables that are looked at, which looks are taken, what is kept. Does not belong here: any look.
+"""All that is wrong in a tenant's pages, or in a folder's: contradictions, and neglect; what changed is compared alone.
 
 Kept are what each page states, by a digest of its passages, and the pairs that differ. A changed page is compared with
 what shares a block or a rare word with it: the result is that of comparing everything.
@@ -9,25 +7,189 @@ what shares a block or a rare word with it: the result is that of comparing ever
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import date
 from hashlib import blake2b
-from typing import NamedTuple, get_args
+from itertools import combinations
+from typing import Any, NamedTuple, get_args
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets.steps.contradictions import upkeep, values
-from rag_assets.steps.contradictions.findings import LintFinding, Quote, in_order, records_of
-from rag_assets.steps.contradictions.upkeep import Properties
-from rag_assets.steps.contradictions.values import Pair, Side, StatedEntry
-from rag_assets.steps.dedup import Fingerprints
+from rag_assets.steps.contradictions import values
+from rag_assets.steps.contradictions.findings import Kind, LintFinding, Quote, in_order, records_of
+from rag_assets.steps.contradictions.values import Pair, Side, StatedEntry, are_comparable
+from rag_assets.steps.dedup import Fingerprints, bands_of, jaccard, shingles_of, words_of
+from rag_assets.steps.sections.anchors import PageTargets, landings
 from rag_serving.artifacts.schema import table_schema
+from rag_serving.records.passages import Chunk
+from rag_serving.sets.phrases import date_at
+from rag_serving.text.structure import line_of
+from rag_serving.text.units import cells_of
 
-VERSION = values.VERSION + upkeep.VERSION
+_UPKEEP_VERSION = 1  # raised when other findings are made of the same tables
+Properties = Mapping[str, Sequence[tuple[str, str]]]
+"""What pages say of themselves, by page id: `review by`, `2026-01-31`."""
+_REVIEW = re.compile(r"(?:next[ _-])?review(?:[ _-](?:by|date|due|until))?|valid[ _-]until|expires(?:[ _-]on)?", re.I)
+_OWNER = re.compile(r"(?:(?:page|document|doc|content)[ _-])?owners?|owned[ _-]by|maintainers?", re.I)
+_NOBODY = re.compile(r"[-–—?\s.]*|tb[acd]|none|n/?a|nobody|vacant|unknown|to be (?:decided|defined|named)", re.I)
+_PROPERTY = re.compile(r"[*_`]{0,4}([^\W\d_][\w -]{1,40}?)[*_`]{0,4}\s?:[*_`]{0,4}\s*(.{0,80})", re.DOTALL)
+_DATED_LABEL = re.compile(r"(review[ _-]by|valid[ _-]until|expires)[ _-](.+)", re.I)
+_PAGE_FILE = re.compile(r"(?![\w+.-]+:|/)[^:]*\.(?:mdx?|html?|rst|adoc)", re.I)
+_MOST_DEAD, _FEW_DEAD = 0.2, 10  # share of the links to pages of a space from which on its pages are not all known
+_COPY, _WORDS, _MOST_COPIES = 0.8, 40, 3  # least similarity of a copy; its fewest words; more are a template
+
+
+def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ()) -> Iterator[LintFinding]:
+    """Yield links to pages that are not there, and to anchors that their page does not have.
+
+    Pages are missed in spaces that are known, and known whole: of a part of a space many links lead out. `files`: names
+    of all there is below the folder.
+    """
+    rows = pages.select(["page_id", "space", "title", "url", "source_file"]).to_pylist()
+    page_of = {row["page_id"]: row for row in rows}
+    targets, spaces = PageTargets(rows), {row["space"] for row in rows}
+    folders = {posixpath.dirname(row["source_file"]) for row in rows if row["source_file"]}
+    judged: dict[str, list[LintFinding | None]] = defaultdict(list)
+
+    def dead(page: Mapping[str, Any], link: Mapping[str, Any], target: str) -> LintFinding:
+        quote = Quote(page["page_id"], page["title"], link["text"] or "", page["url"] or "", page["source_file"])
+        return LintFinding("dead_link", page["space"], target, (quote,))
+
+    for row in sections.select(["page_id", "included_from", "links"]).to_pylist():
+        page = page_of[row["page_id"]]
+        for link in row["links"] if not row["included_from"] else ():
+            path = unquote(link["target"].partition("#")[0].partition("?")[0])
+            if link["kind"] == "page":
+                is_meant = bool(link["target"]) and (link["space"] or page["space"]) in spaces
+            elif link["kind"] == "url" and page["source_file"] and _PAGE_FILE.fullmatch(path):
+                file = posixpath.normpath(posixpath.join(posixpath.dirname(page["source_file"]), path))
+                is_meant = posixpath.dirname(file) in folders and file not in files
+            else:
+                is_meant = False
+            if is_meant:
+                finding = dead(page, link, link["target"]) if targets.of(link, page["space"]) is None else None
+                judged[link["space"] or page["space"]].append(finding)
+    for links in judged.values():
+        gone = [finding for finding in links if finding]
+        if files or len(gone) <= max(_MOST_DEAD * len(links), _FEW_DEAD):
+            yield from gone
+    places = dict(zip(sections["section_id"].to_pylist(), sections["page_id"].to_pylist(), strict=True))
+    for landing in landings(sections, pages):
+        if landing.target is None:
+            link = landing.link
+            target, _, fragment = link["target"].partition("#")
+            anchor = link["anchor"] if link["kind"] == "page" or link["anchor"] else fragment
+            yield dead(page_of[places[landing.section_id]], link, f"{target}#{anchor}")
+
+
+def neglected(chunks: pa.Table, said: Properties, given: Properties, today: date) -> Iterator[LintFinding]:
+    """Yield pages past their review date, and pages without an owner where most pages of the space name one.
+
+    Args:
+        chunks: those of the pages, by page and place.
+        said: properties that pages say of themselves in their text.
+        given: what else is known of pages: front matter.
+    """
+    columns = (chunks[name].to_pylist() for name in ("page_id", "space", "kind", "labels"))
+    first: dict[str, int] = {}
+    owners: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
+    found: list[tuple[int, Kind, str, str]] = []  # the page's first row, what is shown of it
+    for row, (page_id, space, kind, labels) in enumerate(zip(*columns, strict=True)):
+        if kind in ("comments", "attachment") or first.setdefault(page_id, row) != row:
+            continue
+        dated = (_DATED_LABEL.fullmatch(label) for label in labels or ())
+        pairs = [(match[1], match[2]) for match in dated if match]
+        pairs += [pair for known in (given, said) for pair in known.get(page_id, ())]
+        owners[space][page_id] = [pair for pair in pairs if _OWNER.fullmatch(pair[0])]
+        for key, value in pairs:
+            words = " ".join(re.findall(r"\w+", value.lower())) if _REVIEW.fullmatch(key) else ""
+            if (at := date_at(words, 0, today, today)) and at[1] < today.isoformat()[: len(at[1])]:
+                found.append((row, "overdue_review", at[1], f"{key}: {value}"))
+    for of_space in owners.values():
+        named = sum(any(not _NOBODY.fullmatch(value) for _, value in pairs) for pairs in of_space.values())
+        for page_id, pairs in of_space.items():
+            nobody = all(_NOBODY.fullmatch(value) for _, value in pairs)
+            if nobody and (pairs or 2 * named >= len(of_space) > 1):
+                said_so = f"{pairs[0][0]}: {pairs[0][1]}".strip() if pairs else ""
+                found.append((first[page_id], "no_owner", "", said_so))
+    shown = zip(records_of(chunks, [row for row, *_ in found]), found, strict=True)
+    for chunk, (_, what, about, text) in shown:
+        yield LintFinding(what, chunk.space, about or chunk.title, (Quote.of(chunk, text),))
+
+
+def properties_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
+    """Yield the names and values in a passage's lines about its page's owner or review: rows of two cells, and lines
+    such as `key: value`."""
+    for unit in chunk.parts.units if chunk.kind not in ("comments", "attachment") else ():
+        name = value = ""
+        if unit.kind == "table" and len(cells := cells_of(line_of(unit, chunk.text))) == 2:
+            name, value = cells[0].strip("*_` :"), cells[1]
+        elif unit.kind in ("list", "sentence") and (pair := _PROPERTY.fullmatch(unit.of(chunk.text))):
+            name, value = pair[1].strip(), pair[2].strip()
+        if _REVIEW.fullmatch(name) or _OWNER.fullmatch(name):
+            yield name, value
+
+
+def drifting_copies(
+    chunks: pa.Table, known: Fingerprints, threshold: float, past: frozenset[str], *, versions: bool = False
+) -> Iterator[LintFinding]:
+    """Yield passages of two pages that are nearly the same, and not near enough to be indexed once.
+
+    Args:
+        chunks: those that are indexed, so that what is a copy to the word is not among them.
+        known: the fingerprint of each one's text.
+        threshold: similarity from which a copy with the same figures is not indexed.
+        past: pages that are not in force.
+        versions: whether versions of one page are compared, too.
+    """
+    page_of = chunks["page_id"].to_pylist()
+    words = known["digest"]
+    other = ((one, two) for one, two in _pairs(known) if words[one] != words[two])
+    pairs = [(one, two) for one, two in other if past.isdisjoint((page_of[one], page_of[two]))]
+    rows = sorted({row for pair in pairs for row in pair})
+    record = dict(zip(rows, records_of(chunks, rows), strict=True))
+    near = [(one, two) for one, two in pairs if are_comparable(record[one], record[two], versions)]
+    rows = sorted({row for pair in near for row in pair})
+    shingles = dict(zip(rows, shingles_of([words_of(record[row].text) for row in rows]).sets(), strict=True))
+    partners: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for one, two in near:
+        alike = jaccard(shingles[one], shingles[two])
+        is_kept_apart = alike < threshold or known["literals"][one] != known["literals"][two]
+        if _COPY <= alike < 1 and is_kept_apart:
+            partners[one].append((two, alike))
+            partners[two].append((one, alike))
+    for one, found in sorted(partners.items()):
+        two, alike = found[0]
+        if len(found) < _MOST_COPIES and len(partners[two]) < _MOST_COPIES and one < two:
+            quotes = tuple(Quote.of(record[row], record[row].text) for row in (one, two))
+            yield LintFinding("drifting_copy", record[one].space, f"{alike:.0%} the same", quotes, alike)
+
+
+def _pairs(known: Fingerprints) -> Iterable[tuple[int, int]]:
+    """Return pairs of long texts whose signatures agree in a band: nearly all of _COPY and more."""
+    bands, length = bands_of(_COPY)
+    rows = np.flatnonzero(known["words"] >= _WORDS)
+    numbers = known["signature"][rows, : bands * length].reshape(len(rows), bands, length).astype(np.uint64)
+    factors = np.random.default_rng(0).integers(1 << 63, size=length, dtype=np.uint64) | np.uint64(1)
+    found: set[tuple[int, int]] = set()
+    for band in (numbers * factors).sum(axis=2).T:
+        order = np.argsort(band, kind="stable")
+        begins = np.flatnonzero(np.diff(band[order], prepend=~band[order[:1]]))
+        sizes = np.diff(begins, append=len(order))
+        is_few = (sizes > 1) & (sizes <= 2 * _MOST_COPIES)
+        for begin, size in zip(begins[is_few].tolist(), sizes[is_few].tolist(), strict=True):
+            found.update(combinations(rows[order[begin : begin + size]].tolist(), 2))
+    return sorted(found)
+
+
+VERSION = values.VERSION + _UPKEEP_VERSION
 """Raised when other findings are made of the same corpus."""
 EXAMINED = table_schema(
     "examined",
@@ -106,11 +268,20 @@ def examined(
     properties = _rows(kept, "property")
     for page, (name, value) in zip(properties["page"].to_pylist(), properties["terms"].to_pylist(), strict=True):
         said[page_of[page]].append((name, value))
+    pairs = []
+    for _, _, written in _rows(kept, "pair")["terms"].to_pylist():
+        *told, one, two = json.loads(written)
+        pairs.append(
+            Pair(
+                *told,
+                *(Side(chunk, start, end, value, Quote(*quote)) for chunk, start, end, value, quote in (one, two)),
+            )
+        )
     found = [
-        *values.contradictions(_pair(terms[2]) for terms in _rows(kept, "pair")["terms"].to_pylist()),
-        *upkeep.dead_links(corpus.sections, corpus.pages, corpus.files),
-        *upkeep.neglected(chunks, said, corpus.properties, today),
-        *upkeep.drifting_copies(chunks, corpus.fingerprints, corpus.threshold, past, versions=versions),
+        *values.contradictions(pairs),
+        *dead_links(corpus.sections, corpus.pages, corpus.files),
+        *neglected(chunks, said, corpus.properties, today),
+        *drifting_copies(chunks, corpus.fingerprints, corpus.threshold, past, versions=versions),
     ]
     return Examination(in_order({finding.id: finding for finding in found}.values()), kept)
 
@@ -128,7 +299,6 @@ def _digests(chunks: pa.Table) -> list[str]:
 
 
 def _compared(chunks: pa.Table, digests: Sequence[str], before: pa.Table, versions: bool, advance: Advance) -> pa.Table:
-    """Return rows of EXAMINED of the pages as they are now."""
     is_kept = pc.is_in(before["page"], pa.array(digests, pa.string()))
     known, gone = before.filter(is_kept), before.filter(pc.invert(is_kept))
     is_pair = pc.equal(known["kind"], "pair")
@@ -137,17 +307,22 @@ def _compared(chunks: pa.Table, digests: Sequence[str], before: pa.Table, versio
     due, blocks = _due(_rows(every, *_STATEMENTS), len(_rows(known, *_STATEMENTS)), _rows(gone, "field"))
     page_of = dict(zip(chunks["chunk_id"].to_pylist(), digests, strict=True))
     is_there = set(digests)
-    kept = (
-        (row["page"], *row["terms"])
+    kept = {
+        (row["page"], *row["terms"]): None
         for row in earlier.to_pylist()
         if row["terms"][0] in is_there and row["terms"][1] not in blocks
-    )
-    found = (
-        (page_of[pair.one.chunk_id], page_of[pair.two.chunk_id], pair.block, _written(pair))
-        for pair in values.pairs(_entries(due, blocks, chunks), versions=versions)
-    )
-    rows = ((one, "pair", "", 0, 0, rest) for one, *rest in dict.fromkeys((*kept, *found)))
+    }
+    for pair in values.pairs(_entries(due, blocks, chunks), versions=versions):
+        sides = ((*side[:-1], astuple(side.quote)) for side in (pair.one, pair.two))
+        written = json.dumps([*pair[:4], *sides], ensure_ascii=False)
+        kept[page_of[pair.one.chunk_id], page_of[pair.two.chunk_id], pair.block, written] = None
+    rows = ((one, "pair", "", 0, 0, rest) for one, *rest in kept)
     return pa.concat_tables([every, _table(rows)])
+
+
+def _table(rows: Iterable[_Row]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(EXAMINED.columns)
+    return pa.table(dict(zip(EXAMINED.columns.names, columns, strict=True)), EXAMINED.arrow)
 
 
 def _read(chunks: pa.Table, digests: Sequence[str], known: Collection[str], advance: Advance) -> Iterator[_Row]:
@@ -161,7 +336,7 @@ def _read(chunks: pa.Table, digests: Sequence[str], known: Collection[str], adva
         is_past = values.is_past(passages)
         yield page, "past" if is_past else "page", "", 0, 0, ()
         for passage in passages:
-            yield from ((page, "property", "", 0, 0, pair) for pair in upkeep.properties_of(passage))
+            yield from ((page, "property", "", 0, 0, pair) for pair in properties_of(passage))
             for kind, terms, said in () if is_past else values.entries(passage):
                 yield page, kind, passage.chunk_id, said.unit.start, said.unit.end, terms
         advance(done, len(rows))
@@ -197,7 +372,6 @@ def _due(statements: pa.Table, known: int, gone: pa.Table) -> tuple[pa.Table, se
 
 
 def _entries(due: pa.Table, blocks: Collection[str], chunks: pa.Table) -> Iterator[StatedEntry]:
-    """Yield statements again, of fields those of the blocks that are compared."""
     of_due = pc.is_in(chunks["chunk_id"], due["chunk_id"].combine_chunks())
     by_id = {passage.chunk_id: passage for passage in records_of(chunks, pc.indices_nonzero(of_due).to_pylist())}
     for row in due.to_pylist():
@@ -207,23 +381,3 @@ def _entries(due: pa.Table, blocks: Collection[str], chunks: pa.Table) -> Iterat
 
 def _rows(table: pa.Table, *kinds: str) -> pa.Table:
     return table.filter(pc.is_in(table["kind"], pa.array(kinds)))
-
-
-def _table(rows: Iterable[_Row]) -> pa.Table:
-    """Return rows of EXAMINED as a table."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(EXAMINED.columns)
-    return pa.table(dict(zip(EXAMINED.columns.names, columns, strict=True)), EXAMINED.arrow)
-
-
-def _pair(written: str) -> Pair:
-    """Return a pair from its JSON form, an array of the values of `Pair`."""
-    *values_of, one, two = json.loads(written)
-    return Pair(
-        *values_of,
-        *(Side(passage, start, end, value, Quote(*quote)) for passage, start, end, value, quote in (one, two)),
-    )
-
-
-def _written(pair: Pair) -> str:
-    sides = ((*side[:-1], astuple(side.quote)) for side in (pair.one, pair.two))
-    return json.dumps([*pair[:4], *sides], ensure_ascii=False)

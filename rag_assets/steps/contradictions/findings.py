@@ -1,7 +1,4 @@
-"""One fault of a wiki, which people may acknowledge.
-
-Belongs here: its shape, its id, acknowledgements. Does not belong here: detecting any.
-"""
+"""One fault of a wiki, which people may acknowledge: its shape, its id, acknowledgements."""
 
 from __future__ import annotations
 

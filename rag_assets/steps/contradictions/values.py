@@ -1,11 +1,8 @@
 """Statements of different pages, or sections of one, that give another value for the same thing.
 
-Belongs here: which units are compared at all, and with which others: those of one setting, of one cell of like tables,
-or of nearly the same words. Does not belong here: whether two of them differ (`comparing.conflicts`).
-
 A false alarm costs more than a miss. Nothing is compared that a page marks as past, or gives as an example; versions of
 a page are expected to differ; and where three pages have three values under the same words, those words are a property
-of each page.
+of each page. Whether two statements differ is in `comparing.conflicts`.
 """
 
 from __future__ import annotations
@@ -129,7 +126,7 @@ def entries(chunk: Chunk) -> Iterator[StatedEntry]:
         said = Compared(unit, chunk, analyze)
         if blocks := tuple(dict.fromkeys("\0".join(block) for block in _blocks(said))):
             yield StatedEntry("field", blocks, said)
-        if unit.kind != "table" and not _is_aside_said(said.text):
+        if unit.kind != "table" and not bool(_SUPPOSED.search(said.text) or _REFERENCE.search(said.text)):
             for part in filter(_says_enough, _clauses(said)):
                 if _FIGURE.search(part.text):
                     yield StatedEntry("figure", tuple(sorted(part.words)), part)
@@ -229,7 +226,6 @@ def _is_of_its_page(said: Compared) -> bool:
 
 
 def _gives_value(field: Field) -> bool:
-    """Return whether a cell or a pair gives a value of something that has a name."""
     is_value = not field.name or _GIVES_VALUES.search(field.name) or measures(field.value)
     return bool(is_value and _WORD.search(field.key))
 
@@ -246,17 +242,11 @@ def _of_sentences(said: Sequence[StatedEntry], least: float, versions: bool) -> 
             yield from _differing(_shared(one, two), terms, [(one, two)], versions, 0.8 * alike)
 
 
-def _is_aside_said(text: str) -> bool:
-    """Return whether a sentence supposes something, or refers to a numbered part of the text."""
-    return bool(_SUPPOSED.search(text) or _REFERENCE.search(text))
-
-
 def _undenied(said: Compared) -> frozenset[str]:
     return said.words - said.polar - _NOT
 
 
 def _says_enough(said: Compared) -> bool:
-    """Return whether the words of a sentence say what it is about."""
     topic = len(_undenied(said))
     return topic >= _FEWEST or (topic > 0 and len(said.words) > _FEWEST)
 
@@ -310,7 +300,6 @@ def _differing(
     confidence: float,
     block: str = "",
 ) -> Iterator[Pair]:
-    """Yield the pairs that differ in what they are about."""
     weights = dict.fromkeys(terms, 1.0)
     asked = QuestionFeatures("", "yes_no", frozenset(), frozenset(weights), weights, frozenset(), negates=False)
     for one, two in chosen:
@@ -366,7 +355,6 @@ def are_comparable(one: Chunk, two: Chunk, versions: bool) -> bool:
 
 
 def _family(chunk: Chunk) -> str:
-    """Return what versions of one page have in common."""
     folders = [part for part in (chunk.source_file or "").split("/") if not _VERSION_FOLDER.fullmatch(part)]
     return "/".join(folders) if chunk.source_file else "\n".join(family_of(chunk.title, chunk.space))
 
@@ -383,7 +371,6 @@ def _version(chunk: Chunk) -> object:
 
 
 def _groups(differing: Sequence[Pair]) -> Iterable[list[Pair]]:
-    """Return pairs that share a unit together."""
     above: dict[_Unit, _Unit] = {}
 
     def top(unit: _Unit) -> _Unit:

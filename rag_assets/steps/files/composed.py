@@ -1,7 +1,6 @@
-"""Files that contain others: one body of several parts, each under its heading.
+"""Files that contain others: one body of several parts, each under its heading; readers of kinds that plug-ins bring.
 
-Belongs here: parts put one after the other, a file inside a file as a section under its name, limits of depth and size.
-Does not belong here: their containers (archives in `file_text`, and readers of plug-ins).
+Plug-ins join by entry points `citelock.formats`, named by the kind. Containers are read elsewhere (`file_text`).
 """
 
 from __future__ import annotations
@@ -9,13 +8,56 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from rag_assets.steps.files.records import FileError, FileText, needs
 from rag_assets.steps.formats.blocks import Block, Content, blocks_body, clean
 from rag_assets.steps.formats.budget import Budget, noted
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.reading import DirectReader
+from rag_serving.plugins import loaded
 from rag_serving.text.normalization import OMISSION
+
+GROUP = "citelock.formats"
+SCANNED = "image"
+"""What joins for this kind reads pictures of pages (`rag_assets.parsing.reader.ScannedDocuments`), not files."""
+_EXTRAS = MappingProxyType(
+    {
+        **dict.fromkeys(("email", "epub", SCANNED, "odp", "ods", "odt", "outlook", "rtf"), "citelock[formats]"),
+        **dict.fromkeys(("mdx", "rst"), "citelock[sites]"),
+    }
+)
+
+
+def missing_extra(kind: str) -> str | None:
+    """Return the extra to install before files of a kind can be read; None if they can, or no plug-in reads them."""
+    return None if kind in loaded(GROUP) else _EXTRAS.get(kind)
+
+
+def lack(kind: str) -> str:
+    """Return why files of a kind are not read."""
+    if (extra := missing_extra(kind)) is None:
+        return f"files of kind {kind!r} are not read"
+    return f"files of this kind are read with {extra}; install it on the machine that builds"
+
+
+def brought(kind: str) -> Any:
+    """Return a plug-in's reader for a kind: given the content, an empty `Composed` and `PagesDone`, it returns a
+    FileText.
+
+    Raises:
+        FileError: the plug-in is not installed.
+    """
+    if kind not in loaded(GROUP):
+        raise FileError(lack(kind))
+    return loaded(GROUP)[kind].load()
+
+
+def is_installed_now(reason: str) -> bool:
+    """Return whether a file was left out for want of a plug-in that is now installed."""
+    return any(extra in reason and kind in loaded(GROUP) for kind, extra in _EXTRAS.items())
+
 
 DEEPEST = 3
 """Files within files: an e-mail in an archive in an archive is read, what hangs on it is not."""
@@ -58,8 +100,14 @@ class Composed:
         self.paragraph(f"{text}{OMISSION}")
 
     def content(self, content: Content, below: int = 0) -> None:
-        """Append blocks; their headings lie below a level."""
-        self._take([self._placed(block, below) for block in content.blocks])
+        """Append blocks; their headings lie below a level, and pages of a part are none of the whole."""
+        placed = []
+        for block in content.blocks:
+            level = min(block.level + below, _LEVELS) if block.level else 0
+            group = block.group + self._groups if block.group else 0
+            anchors = tuple(name for name in block.anchors if not (below and name.startswith("page=")))
+            placed.append(block._replace(group=group, level=level, anchors=anchors, page=0, breaks=()))
+        self._take(placed)
         self._groups += max((block.group for block in content.blocks), default=0)
         self.ledger += content.ledger
         self.cut = self.cut or content.cut
@@ -121,12 +169,3 @@ class Composed:
             if self.cut is not None:
                 return
             self.blocks.append(block)
-
-    def _placed(self, block: Block, below: int) -> Block:
-        """Return a block as a part of a larger body: pages of a part are none of the whole."""
-        anchors = (
-            tuple(anchor for anchor in block.anchors if not anchor.startswith("page=")) if below else block.anchors
-        )
-        level = min(block.level + below, _LEVELS) if block.level else 0
-        group = block.group + self._groups if block.group else 0
-        return block._replace(group=group, level=level, anchors=anchors, page=0, breaks=())

@@ -1,8 +1,4 @@
-"""The result of reading a file.
-
-Belongs here: the body made of a file, the error of one without, what to install if a package is missing, the encoding
-of bytes, and cutting a text at the budget. Does not belong here: reading any kind of file.
-"""
+"""The result of reading a file: its body or why it has none; the encoding of bytes, cutting a text at the budget."""
 
 from __future__ import annotations
 

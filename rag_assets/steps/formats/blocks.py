@@ -1,8 +1,7 @@
-"""Blocks: the atoms of a page's text, whatever format the body had.
+"""Blocks: the atoms of a page's text, whatever format the body had; they are joined to one text with offsets.
 
-Belongs here: the block, white-space and character hygiene, fences, how blocks become one text with offsets; blocks as
-JSON: between two processes, and as the body of a file whose structure no markup would keep (the body format `blocks`).
-Does not belong here: reading a body format, splitting at headings.
+Also blocks as JSON, between two processes and as the body format `blocks`, and the rows of tables as blocks, each of
+which reads alone. Reading a body format is elsewhere.
 """
 
 from __future__ import annotations
@@ -11,11 +10,96 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from rag_assets.steps.formats.element_tree import PageError
 from rag_serving.text.normalization import OMISSION
+
+SPAN_MAX = 64  # columns a cell may claim; a body with more is broken or hostile
+REPEAT_MAX = 500  # characters of a merged cell that are repeated; a longer one appears once
+HEADER_MAX = 4  # rows of a header
+
+
+class Cell(NamedTuple):
+    """One cell: its text on one line and the number of columns and rows it covers."""
+
+    text: str
+    header: bool = False
+    columns: int = 1
+    rows: int = 1
+
+
+@dataclass
+class Repeats:
+    """The number of merged cells' characters that may still be repeated; the tables of a body share it."""
+
+    left: int = 1_000_000  # a body whose tables repeat more is hostile
+
+
+def row_blocks(rows: Sequence[Sequence[Cell]], group: int, repeats: Repeats | None = None) -> Iterator[Block]:
+    """Yield one block a row; the first rows of header cells become one, which carries the delimiter line.
+
+    A first one that is a single text over several columns is the table's caption. Rows without text are left out.
+    """
+    filled = [pair for pair in zip(rows, grid(rows, repeats or Repeats()), strict=True) if any(pair[1])]
+    named = takewhile(lambda pair: pair[0] and all(cell.header for cell in pair[0]), filled[: HEADER_MAX + 1])
+    header = [texts for _, texts in named]
+    body = filled[len(header) :]
+    if not body:  # nothing but header cells: the first of them name the columns
+        header, body = header[:1], filled[1:]
+    if len(header) > 1 and len(header[0]) > 1 and len(set(header[0])) == 1:
+        yield Block("paragraph", header.pop(0)[0])
+    if header:
+        merged = one_header(header)
+        yield Block("table", f"{row_line(merged)}\n|" + "---|" * len(merged), group)
+    for _, texts in body:
+        yield Block("table", row_line(texts), group)
+
+
+def one_header(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return each column's words from top to bottom, without immediate repetitions."""
+    width = max(map(len, lines))
+    columns = ([line[column] for line in lines if column < len(line) and line[column]] for column in range(width))
+    return [" ".join(dict.fromkeys(words)) for words in columns]
+
+
+def row_line(texts: Sequence[str]) -> str:
+    """Return `| a | b |`, pipes inside a cell escaped."""
+    return "|" + "".join(f" {text.replace('|', chr(92) + '|')} |" if text else " |" for text in texts)
+
+
+def grid(rows: Sequence[Sequence[Cell]], repeats: Repeats) -> Iterator[list[str]]:
+    """Yield the texts of each row with merged cells repeated in every row and column that they cover, while they may
+    be."""
+    below: dict[int, tuple[int, str]] = {}  # column → rows still covered from above, and the text there
+    for cells in rows:
+        texts: list[str] = []
+        _fill(texts, below, repeats)
+        for cell in cells:
+            repeated = cell.text if len(cell.text) <= REPEAT_MAX else ""
+            for offset in range(min(max(cell.columns, 1), SPAN_MAX) if repeats.left >= 0 else 1):
+                if cell.rows > 1 and repeats.left >= 0:
+                    below[len(texts)] = (cell.rows - 1, repeated)
+                texts.append(repeated if offset else cell.text)
+                repeats.left -= len(repeated) + 1 if offset else 0
+            _fill(texts, below, repeats)
+        yield texts
+
+
+def _fill(texts: list[str], below: dict[int, tuple[int, str]], repeats: Repeats) -> None:
+    """Append the text of cells from earlier rows to the next columns; nothing once too much was repeated."""
+    if repeats.left < 0:
+        below.clear()
+    while (column := len(texts)) in below:
+        left, text = below.pop(column)
+        texts.append(text)
+        repeats.left -= len(text) + 1
+        if left > 1:
+            below[column] = (left - 1, text)
+
 
 Kind = Literal["paragraph", "heading", "code", "table", "list", "reference"]
 BREAK = "\x0b"  # a forced line break inside inline text; XML cannot carry this character, so no body contains it
@@ -214,7 +298,6 @@ def content_to_json(content: Content | None) -> Any:
 
 
 def _fields(block: Block) -> Sequence[Any]:
-    """Return the fields up to the last one that is not as it is by default: most blocks have kind and text alone."""
     last = len(block)
     while last > 2 and block[last - 1] == _DEFAULTS[last - 1]:
         last -= 1
@@ -239,20 +322,13 @@ def content_of_json(payload: Any) -> Content | None:
 
 def _block(fields: Sequence[Any]) -> Block:
     block = Block(*fields)
-    reference, listing = block.reference, block.listing
-    if not (reference or listing or block.links or block.anchors or block.breaks):
-        return block._replace(anchors=(), links=(), breaks=())
+    listing = Listing(*block.listing) if block.listing else None
+    if listing and not isinstance(listing.parameters, Mapping):
+        raise TypeError
     return block._replace(
         anchors=tuple(block.anchors),
-        breaks=tuple((int(at), int(page)) for at, page in block.breaks),
-        reference=Reference(*reference) if reference else None,
-        listing=_listing(listing) if listing else None,
-        links=tuple(Link(*link) for link in block.links),
+        breaks=tuple((int(at), int(page)) for at, page in block.breaks) if block.breaks else (),
+        reference=Reference(*block.reference) if block.reference else None,
+        listing=listing,
+        links=tuple(Link(*link) for link in block.links) if block.links else (),
     )
-
-
-def _listing(fields: Sequence[Any]) -> Listing:
-    listing = Listing(*fields)
-    if not isinstance(listing.parameters, Mapping):
-        raise TypeError
-    return listing

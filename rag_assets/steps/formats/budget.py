@@ -1,8 +1,4 @@
-"""Budgets: how much of a document is kept, so that no small file becomes a large table.
-
-Belongs here: the limits of text, headings, blocks and cells, where a document is cut, how a cut is noted.
-Does not belong here: time and memory (`rag_assets.parsing`), reading a format.
-"""
+"""Budgets: how much of a document is kept, so that no small file becomes a large table; where and how it is cut."""
 
 from __future__ import annotations
 
@@ -71,18 +67,16 @@ class _BudgetSpent:
                 return name
         for name, cost in costs.items():
             self._left[name] -= cost
-        return self._descend(block) if block.kind == "heading" and block.level else None
-
-    def _descend(self, heading: Block) -> str | None:
-        while self._above and self._above[-1][0] >= heading.level:
+        if block.kind != "heading" or not block.level:
+            return None
+        while self._above and self._above[-1][0] >= block.level:
             self._above.pop()
-        self._above.append((heading.level, len(heading.text)))
+        self._above.append((block.level, len(block.text)))
         self._paths -= sum(length for _, length in self._above)
         return "text_chars" if self._paths < 0 else None
 
     def first_part(self, block: Block, exceeded: str) -> list[Block]:
-        """Return the part of a block that still fits within the limit: lines of code, words of prose, cells of a
-        row."""
+        """Return the part of a block that still fits: lines of code, words of prose, cells of a row."""
         if exceeded == "cells":
             return [_with_text(block, "|".join(block.text.split("|", self._left["cells"] + 1)[:-1]) + "|")]
         room = self._left["text_chars"] - _GAP

@@ -1,22 +1,93 @@
 """HTML pages, read: the part of a page that is its text, by way of the elements that storage format has too.
 
-Belongs here: what of an HTML page is text, which ids a heading is reached by.
-Does not belong here: what an element leaves in the text (`storage_elements`), what is lost (`macros`), files that a
-page includes.
+Also the files of a space export in HTML: their data beside the text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from rag_assets.steps.formats.blocks import Content
-from rag_assets.steps.formats.element_tree import Element, parse_html
+from rag_assets.steps.formats.element_tree import AC, NO_TEXT, Element, PageError, parse_html
 from rag_assets.steps.formats.macros import taken_losses, wordless_elements
-from rag_assets.steps.formats.markup_trees import NO_TEXT
-from rag_assets.steps.formats.storage import AC
 from rag_assets.steps.formats.storage_elements import tree_content
 from rag_assets.steps.formats.text_marks import style_classes
+
+_PAGE = re.compile(r"(?:^|_)([0-9]+)\.html\Z")
+
+
+class ExportedPage(NamedTuple):
+    """A page's file."""
+
+    title: str  # with the name of the space before it
+    crumbs: list[tuple[str | None, str]]  # page ids and titles of the ancestors; first the space, without an id
+    changed: str  # the line with author and date of the last change
+    body: str
+    links: list[tuple[str, str]]  # address and text of the attached files
+
+
+class ExportedIndex(NamedTuple):
+    """The file that names all pages."""
+
+    key: str | None  # of the space
+    page_ids: list[str]
+
+
+def page_id_in(name: str) -> str | None:
+    """Return the id in the name of a page's file."""
+    found = _PAGE.search(name)
+    return found[1] if found else None
+
+
+def exported_page(content: bytes) -> ExportedPage:
+    """Return the contents of a page's file. Raises PageError if it is no such file."""
+    from html import escape
+
+    from lxml import html
+
+    page = parse_html(content)
+    main = page.get_element_by_id("main-content", None)
+    if main is None:
+        raise PageError("it has no element main-content, so it is no page of an export")
+    title = page.get_element_by_id("title-text", None)
+    title = page.find(".//title") if title is None else title
+    crumbs = page.get_element_by_id("breadcrumbs", None)
+    above = crumbs.iter("a") if crumbs is not None else ()
+    inner = (html.tostring(child, encoding="unicode") for child in main)
+    return ExportedPage(
+        title=_line_of(title) if title is not None else "",
+        crumbs=[(_linked(link), _line_of(link)) for link in above],
+        changed=next(map(_line_of, page.find_class("page-metadata")), ""),
+        body="".join([escape(main.text or "", quote=False), *inner]),
+        links=[(link.get("href", ""), _line_of(link)) for box in page.find_class("greybox") for link in box.iter("a")],
+    )
+
+
+def exported_index(content: bytes) -> ExportedIndex:
+    """Return the contents of the index. Raises PageError if it is not HTML."""
+    tree = parse_html(content)
+    named = {page_id for link in tree.iter("a") if (page_id := _linked(link))}
+    return ExportedIndex(_key_of(tree), sorted(named))
+
+
+def _line_of(element: Any) -> str:
+    return " ".join(element.text_content().split())
+
+
+def _key_of(index: Any) -> str | None:
+    for head in index.iter("th"):
+        cell = head.getnext()
+        if head.text_content().strip() == "Key" and cell is not None and (key := cell.text_content().strip()):
+            return str(key)
+    return None
+
+
+def _linked(link: Any) -> str | None:
+    return page_id_in(unquote(link.get("href", "")).partition("#")[0])
+
 
 _TEMPLATE = re.compile(
     r"<script\b[^<>]{0,500}\btype\s{0,9}=\s{0,9}[\"']?text/(?:x-handlebars|x-template|template)[^<>]{0,500}>"
@@ -69,17 +140,24 @@ def html_content(body: str) -> Content:
     Raises:
         PageError: the body cannot be read.
     """
+    from lxml import etree
+
     document = parse_html(f"<html><body>{_FORBIDDEN.sub('', templates_as_text(body))}</body></html>")
     style_classes(document)
-    root = _text_of(document)
+    articles = list(document.iter("article"))
+    mains = [*document.iter("main")] or document.xpath('.//*[@role="main"]') or articles * (len(articles) == 1)
+    root = mains[0] if mains else document
     noted = taken_losses(root)
     _without_frame(root)
     wordless = wordless_elements(root)
-    _without_scripts(root)
+    etree.strip_elements(root, *NO_TEXT, with_tail=False)
     named = [(heading, _ids_of(heading)) for heading in root.iter(*_HEADINGS)]
     further = _other_ids(root, {name for _, names in named for name in names})
-    for element in root.iter():
-        _plain(element)
+    for element in root.iter():  # XML would stumble over `v-on:click` and `<o:p>`
+        for name in set(element.attrib) - _KEPT:
+            del element.attrib[name]
+        if not element.tag.isalnum():
+            element.tag = "span"
     for heading, names in named:
         for name in reversed(names):
             _mark(heading, name)
@@ -95,13 +173,6 @@ def templates_as_text(source: str) -> str:
     return _TEMPLATE.sub(_AS_TEXT, source) if "<script" in source or "<SCRIPT" in source else source
 
 
-def _text_of(tree: Element) -> Element:
-    mains = [*tree.iter("main")] or tree.xpath('.//*[@role="main"]')
-    articles = list(tree.iter("article"))
-    found = mains[:1] or (articles if len(articles) == 1 else [])
-    return found[0] if found else tree
-
-
 def _without_frame(root: Element) -> None:
     """Remove the frame of the text: navigation, footers, search, boxes that are lists of links."""
     from lxml import etree
@@ -111,21 +182,11 @@ def _without_frame(root: Element) -> None:
         for element in root.xpath(path):
             element.drop_tree()
     for element in root.xpath(".//aside[not(ancestor::aside)]"):
-        if _is_links(element):
+        linked = sum(len(word) for link in element.iter("a") for word in _words(link))
+        if linked > _LINKED_MOST * sum(map(len, _words(element))):
             element.drop_tree()
     for element in list(root.iter("aside")):
         element.tag = "div"
-
-
-def _without_scripts(root: Element) -> None:
-    from lxml import etree
-
-    etree.strip_elements(root, *NO_TEXT, with_tail=False)
-
-
-def _is_links(element: Element) -> bool:
-    linked = sum(len(word) for link in element.iter("a") for word in _words(link))
-    return linked > _LINKED_MOST * sum(map(len, _words(element)))
 
 
 def _other_ids(root: Element, of_headings: set[str]) -> list[tuple[Element, str]]:
@@ -169,7 +230,9 @@ def _around(heading: Element) -> Iterator[tuple[str, str]]:
     element = heading
     for _ in range(_OPENED_MAX):
         before = element.getprevious()
-        while before is not None and _is_empty_anchor(before):
+        while before is not None and before.tag in ("a", "span") and not (before.tail or "").strip():
+            if _words(before) or before.find(".//img") is not None:
+                break
             yield from ((name, before.tag) for each in before.iter() if (name := _name(each)))
             before = before.getprevious()
         element = element.getparent()
@@ -179,23 +242,9 @@ def _around(heading: Element) -> Iterator[tuple[str, str]]:
             yield name, element.tag
 
 
-def _is_empty_anchor(element: Element) -> bool:
-    is_anchor = element.tag in ("a", "span") and not (element.tail or "").strip()
-    return is_anchor and not _words(element) and element.find(".//img") is None
-
-
 def _name(element: Element) -> str:
     return (element.get("id") or (element.get("name") if element.tag == "a" else "") or "").strip()
 
 
 def _words(element: Element) -> list[str]:
     return "".join(element.itertext()).split()
-
-
-def _plain(element: Element) -> None:
-    """Leave tags and attributes that storage format has as well: XML would stumble over `v-on:click` and `<o:p>`."""
-    for name in list(element.attrib):
-        if name not in _KEPT:
-            del element.attrib[name]
-    if not element.tag.isalnum():
-        element.tag = "span"

@@ -1,14 +1,9 @@
 """Macros of Confluence: what each leaves in the text, and the ledger of it.
 
-Belongs here: the registry (name → handler), what a macro's parameters mean. Parameters are never text, except where a
-reader of the page sees them: titles of panels, expands and code, a status, an issue key. Macros that show their body to
-some of those who may read the page, or to nobody, by their name or by a parameter that names groups or users, whatever
-the app; other losses of a page for the ledger: elements without words, notes of what a generator or markup could not
-carry over, which travel in the body.
-Does not belong here: elements that are not macros (`storage_walk`), rows of MACRO_LEDGER (`sections.splitting`).
-
-Who may read the body of a macro that chooses its readers cannot be known, so it is left out: a gate that is not
-recognized shows its text to everybody.
+Parameters are never text, except where a reader of the page sees them: titles of panels, expands and code, a status, an
+issue key. A macro that chooses its readers, by its name or by a parameter that names groups or users, is left out,
+whatever the app: who may read its body cannot be known, and a gate that is not recognized shows its text to everybody.
+Other losses of a page travel in its body as notes.
 """
 
 from __future__ import annotations
@@ -19,13 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from rag_assets.steps.formats.blocks import Listing, Reference
-from rag_assets.steps.formats.element_tree import Element, PageError
-from rag_assets.steps.formats.markup_trees import html_tree, markdown_tree, wiki_tree
-from rag_assets.steps.formats.storage import AC, RI
+from rag_assets.steps.formats.element_tree import AC, RI, Element, PageError, html_tree, markdown_tree, wiki_tree
 from rag_serving.text.normalization import OMISSION
+
+if TYPE_CHECKING:
+    from rag_assets.steps.formats.storage_elements import Walk
+
 
 _NAME = re.compile(
     r"(?:^|[-_./ ])(?:(?:show|hide)[-_ ]?if\w*"
@@ -50,7 +47,8 @@ def is_gate(name: str, parameters: Mapping[str, str], has_body: bool, plain: str
         has_body: parameters of a macro without a body may name people whom it shows.
         plain: its body, if that is no markup.
     """
-    if _NAME.search(name) or (has_body and any(_names_readers(*one) for one in parameters.items())):
+    given = (re.sub(r"[-_. ]", "", key[-80:]) for key, value in parameters.items() if value and has_body)
+    if _NAME.search(name) or any(map(_READERS.search, given)):
         return True
     if "wiki" not in name:
         return False
@@ -64,11 +62,6 @@ def parameters_of(written: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def _names_readers(name: str, value: str) -> bool:
-    return bool(value) and _READERS.search(re.sub(r"[-_. ]", "", name[-80:])) is not None
-
-
-FIGURE, DRAWING, EMBEDDED = "figure", "drawing", "embedded object"
 _NOTE = "citelock-lost"
 _NOTES_MAX, _KIND_MAX, _DIGITS_MAX = 200, 100, 6
 _UNRESOLVED = ("include", "literalinclude", "reference", "csv-table by")
@@ -105,24 +98,17 @@ def taken_losses(root: Element) -> Counter[tuple[str, str]]:
 def wordless_elements(root: Element) -> Counter[tuple[str, str]]:
     """Count the elements of a tree that show something and say nothing: pictures without an alternative text, drawings,
     embedded objects. Icons in a line of text are none."""
-    found = {
-        FIGURE: sum(1 for picture in root.iter("img", "image") if not _words(picture)),
-        DRAWING: sum(1 for drawing in root.iter("svg", "canvas") if not _is_icon(drawing)),
-        EMBEDDED: sum(1 for element in root.iter(*_EMBEDDED) if element.getparent().tag not in _EMBEDDED),
-    }
-    return Counter({(kind, "lost"): count for kind, count in found.items() if count})
-
-
-def _words(picture: Element) -> str:
-    """Return a picture's description; its file name is none."""
-    words = (picture.get("alt") or "").strip()
-    return "" if words == posixpath.basename(picture.get("src") or "") else words
-
-
-def _is_icon(drawing: Element) -> bool:
-    above = drawing.getparent()
-    is_hidden = drawing.get("aria-hidden") == "true" or drawing.get("role") == "presentation"
-    return is_hidden or (above is not None and above.tag in _INLINE)
+    found: Counter[tuple[str, str]] = Counter()
+    for picture in root.iter("img", "image"):
+        words = (picture.get("alt") or "").strip()
+        found["figure", "lost"] += not words or words == posixpath.basename(picture.get("src") or "")
+    for drawing in root.iter("svg", "canvas"):
+        above = drawing.getparent()
+        is_hidden = drawing.get("aria-hidden") == "true" or drawing.get("role") == "presentation"
+        found["drawing", "lost"] += not (is_hidden or (above is not None and above.tag in _INLINE))
+    for element in root.iter(*_EMBEDDED):
+        found["embedded object", "lost"] += element.getparent().tag not in _EMBEDDED
+    return +found
 
 
 MACROS = (f"{AC}structured-macro", f"{AC}macro")
@@ -140,43 +126,26 @@ class Macro(NamedTuple):
     target: tuple[str, str] | None = None  # space and title of the page that a parameter names
 
 
-class MacroPage(Protocol):
-    """The interface of a macro to its page."""
-
-    lists: bool  # whether lists that the server fills in are wanted
-
-    def write(self, text: str) -> None: ...
-    def anchor(self, name: str) -> None: ...
-    def paragraph(self, text: str) -> None: ...
-    def code(self, body: str, language: str = "", title: str = "") -> None: ...
-    def container(self, element: Element) -> None: ...
-    def embed(self, element: Element) -> bool: ...
-    def inline(self, element: Element) -> None: ...
-    def quote(self, title: str, element: Element) -> None: ...
-    def refer(self, reference: Reference) -> None: ...
-    def list_pages(self, listing: Listing) -> None: ...
-
-
-Handler = Callable[[MacroPage, Macro], Outcome | None]
+Handler: TypeAlias = "Callable[[Walk, Macro], Outcome | None]"
 """Writes what the macro leaves in the text; no outcome where only the other pages can tell (`transclusion`,
 `page_lists`)."""
 
 
-def _code(page: MacroPage, macro: Macro) -> Outcome:
+def _code(page: Walk, macro: Macro) -> Outcome:
     if macro.plain is None:
         return _unknown(page, macro)
     page.code(macro.plain, macro.parameters.get("language", ""), macro.parameters.get("title", ""))
     return "rendered"
 
 
-def _panel(page: MacroPage, macro: Macro) -> Outcome:
+def _panel(page: Walk, macro: Macro) -> Outcome:
     if macro.rich is None:
         return _unknown(page, macro)
-    page.quote(macro.parameters.get("title", ""), macro.rich)
+    page.quote(macro.rich, macro.parameters.get("title", ""))
     return "rendered"
 
 
-def _titled(page: MacroPage, macro: Macro) -> Outcome:
+def _titled(page: Walk, macro: Macro) -> Outcome:
     """Return the title that readers see on a tab, a card or a fold, then its content."""
     page.paragraph(next((macro.parameters[name] for name in _SHOWN_TITLES if macro.parameters.get(name)), ""))
     return _unknown(page, macro)
@@ -188,27 +157,29 @@ _TITLED = re.compile(
 )
 
 
-def _markup(page: MacroPage, macro: Macro) -> Outcome:
+def _markup(page: Walk, macro: Macro) -> Outcome:
     """Write the rendered body of Markdown, HTML or wiki markup; readers do not see its source."""
     if macro.plain is None:
         return _unknown(page, macro)
     kind = next(kind for kind in _MARKUP if kind in macro.name)
+    before = len(page.blocks)
     try:
         close_rendered_gates(tree := _MARKUP[kind](macro.plain))
-        return "rendered" if page.embed(tree) else "lost"
+        page.container(tree)
     except PageError:
         return "lost"
+    return "rendered" if len(page.blocks) > before else "lost"
 
 
 _MARKUP = MappingProxyType({"markdown": markdown_tree, "html": html_tree, "wiki": wiki_tree})
 
 
-def _status(page: MacroPage, macro: Macro) -> Outcome:
+def _status(page: Walk, macro: Macro) -> Outcome:
     page.write(macro.parameters.get("title", ""))
     return "rendered"
 
 
-def _jira(page: MacroPage, macro: Macro) -> Outcome:
+def _jira(page: Walk, macro: Macro) -> Outcome:
     """Return the issue key or, of a list of issues, its title or query. The issues themselves are not on the page."""
     for name in ("key", "", "title", "jqlquery", "jql"):
         if macro.parameters.get(name):
@@ -217,32 +188,31 @@ def _jira(page: MacroPage, macro: Macro) -> Outcome:
     return "navigation"
 
 
-def _anchor(page: MacroPage, macro: Macro) -> Outcome:
+def _anchor(page: Walk, macro: Macro) -> Outcome:
     page.anchor(macro.parameters.get("", "") or macro.parameters.get("name", ""))
     return "rendered"
 
 
-def _file(page: MacroPage, macro: Macro) -> Outcome:
+def _file(page: Walk, macro: Macro) -> Outcome:
     name = macro.file or macro.parameters.get("name", "")
     page.write(name)
     return "rendered" if name else "lost"
 
 
-def _formula(page: MacroPage, macro: Macro) -> Outcome:
+def _formula(page: Walk, macro: Macro) -> Outcome:
     if not macro.parameters.get("body"):
         return _unknown(page, macro)
     (page.write if "inline" in macro.name else page.paragraph)(macro.parameters["body"])
     return "rendered"
 
 
-def _button(page: MacroPage, macro: Macro) -> Outcome:
-    """Return the words on it."""
+def _button(page: Walk, macro: Macro) -> Outcome:
     words = macro.parameters.get("label") or macro.parameters.get("title", "")
     page.write(words)
     return "rendered" if words else _unknown(page, macro)
 
 
-def _diagram(page: MacroPage, macro: Macro) -> Outcome:
+def _diagram(page: Walk, macro: Macro) -> Outcome:
     """Write its name, for search; the page shows the drawing, an attachment."""
     named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
     name = next(filter(None, named), macro.file)
@@ -255,24 +225,16 @@ def _diagram(page: MacroPage, macro: Macro) -> Outcome:
 _DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "filename", "title")
 
 
-def _hideable(page: MacroPage, macro: Macro) -> Outcome:
+def _hideable(page: Walk, macro: Macro) -> Outcome:
     """Return its content, unless it is only there for other pages: to show it, or for a report of page properties."""
     return "hidden" if is_hidden(macro) else _unknown(page, macro)
 
 
-def _include(page: MacroPage, macro: Macro) -> None:
-    page.refer(_reference(macro, None))
-
-
-def _excerpt_include(page: MacroPage, macro: Macro) -> None:
-    page.refer(_reference(macro, excerpt_name(macro)))
-
-
-def _reference(macro: Macro, excerpt: str | None) -> Reference:
-    """Return the page that the macro names, by an element or, as older editors did, by its bare title."""
+def _include(page: Walk, macro: Macro) -> None:
+    """Refer to the page that the macro names, by an element or, as older editors did, by its bare title."""
     named = next((macro.parameters[name] for name in _TITLES if macro.parameters.get(name)), "")
     space, title = macro.target or ("", named)
-    return Reference(macro.name, title, space, excerpt)
+    page.refer(Reference(macro.name, title, space, excerpt_name(macro) if "excerpt" in macro.name else None))
 
 
 def excerpt_name(macro: Macro) -> str:
@@ -296,7 +258,7 @@ _HIDEABLE = _EXCERPTS | {"details"}
 _TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
 
 
-def _listing(page: MacroPage, macro: Macro) -> Outcome | None:
+def _listing(page: Walk, macro: Macro) -> Outcome | None:
     """Add a list of pages, if lists are wanted; return its outcome."""
     if not page.lists:
         return "navigation"
@@ -305,11 +267,11 @@ def _listing(page: MacroPage, macro: Macro) -> Outcome | None:
     return None
 
 
-def _navigation(_page: MacroPage, _macro: Macro) -> Outcome:
+def _navigation(_page: Walk, _macro: Macro) -> Outcome:
     return "navigation"
 
 
-def _unknown(page: MacroPage, macro: Macro) -> Outcome:
+def _unknown(page: Walk, macro: Macro) -> Outcome:
     """Keep the body, for any macro; without a body the text that it would show is lost."""
     if macro.rich is not None:
         inline = macro.parameters.get("atlassian-macro-output-type", "").upper() == "INLINE"
@@ -331,8 +293,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **_named(_panel, "info note tip warning panel"),
         **_named(_unknown, "section column toc-zone div span table-plus"),
         **_named(_hideable, " ".join(sorted(_HIDEABLE))),
-        **_named(_include, "include"),
-        **_named(_excerpt_include, "excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
+        **_named(_include, "include excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
         **_named(_status, "status"),
         **_named(_jira, "jira jiraissues jiraissue"),
         **_named(_anchor, "anchor"),
@@ -390,18 +351,15 @@ def close_rendered_gates(tree: Element) -> None:
             etree.SubElement(node, f"{AC}rich-text-body")
 
 
-def render(page: MacroPage, macro: Macro) -> Outcome | None:
+def render(page: Walk, macro: Macro) -> Outcome | None:
     """Write a macro's output into the text; the outcome, if known already, is for the ledger."""
     if is_gated(macro):
         return "hidden"
-    return (HANDLERS.get(macro.name) or _of_kind(macro.name))(page, macro)
-
-
-def _of_kind(name: str) -> Handler:
-    """Return the handler of macros whose names vendors vary."""
-    if any(kind in name for kind in _MARKUP):
-        return _markup
-    return _titled if _TITLED.search(name) else _unknown
+    handler = HANDLERS.get(macro.name)
+    if handler is None:  # vendors vary these names
+        is_markup = any(kind in macro.name for kind in _MARKUP)
+        handler = _markup if is_markup else _titled if _TITLED.search(macro.name) else _unknown
+    return handler(page, macro)
 
 
 def read_macro(element: Element) -> Macro:

@@ -1,8 +1,4 @@
-"""Marks that change what a text says: raised, lowered and struck characters, in every format.
-
-Belongs here: raised and lowered figures as characters of Unicode, which elements of HTML and storage format are marked.
-Does not belong here: how each format of files says so (`files`), counting (`storage_walk`).
-"""
+"""Marks that change what a text says: raised, lowered and struck characters, in every format."""
 
 from __future__ import annotations
 
@@ -10,8 +6,7 @@ import re
 from typing import Literal
 
 from rag_assets.steps.formats.blocks import clean
-from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.storage import AC
+from rag_assets.steps.formats.element_tree import AC, Element
 
 Mark = Literal["", "raised", "lowered", "struck"]
 
@@ -24,7 +19,7 @@ _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|ère|[eè]me|nde?|tm|sm)", re.IGNOR
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _TAGS: dict[str, Mark] = {"s": "struck", "del": "struck", "strike": "struck", "sup": "raised", "sub": "lowered"}
 STRUCK_CLASSES = frozenset(
-    {"line-through", "strikethrough", "strike-through", "strike", "text-decoration-line-through"}
+    ("line-through", "strikethrough", "strike-through", "strike", "text-decoration-line-through")
 )
 _SHIFTED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
 _INLINE = frozenset({"span", "font", "a", "b", "i", "em", "strong", "small"})  # a cell's style aligns the whole cell
@@ -60,21 +55,17 @@ def mark_of(element: Element) -> Mark:
     if (mark := _TAGS.get(element.tag)) is not None:
         return mark
     if element.tag == f"{AC}adf-node":
-        return _of_editor(element)
+        for child in element.iterchildren(f"{AC}adf-mark"):
+            kind = child.get("key") or child.get("type") or ""
+            for name in (kind, *(part.text or "" for part in child.iter() if kind == "subsup")):
+                if name in _ADF_MARKS:
+                    return _ADF_MARKS[name]
+        return ""
     style = element.get("style", "")
     if "line-through" in style or (element.get("class") and STRUCK_CLASSES.intersection(element.get("class").split())):
         return "struck"
     found = _SHIFTED.search(style) if style and element.tag in _INLINE else None
     return "" if found is None else "raised" if found[1].lower() == "super" else "lowered"
-
-
-def _of_editor(node: Element) -> Mark:
-    for child in node.iterchildren(f"{AC}adf-mark"):
-        kind = child.get("key") or child.get("type") or ""
-        for name in (kind, *(part.text or "" for part in child.iter() if kind == "subsup")):
-            if name in _ADF_MARKS:
-                return _ADF_MARKS[name]
-    return ""
 
 
 def style_classes(document: Element) -> None:

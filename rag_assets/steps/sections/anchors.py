@@ -1,16 +1,16 @@
 """Heading anchors: where on a page a link lands.
 
-Belongs here: the id that Confluence gives a heading, per flavor, and the name of the rule that made it; where links to
-anchors land inside a source, how many do, and how many of its anchors can be trusted.
-Does not belong here: URLs and their encoding, reading links from a body (`formats.storage_walk`).
+The id that Confluence gives a heading, per flavor, and the name of the rule that made it; where links to anchors land
+inside a source, how many do, and how many of its anchors can be trusted. URLs and their encoding are elsewhere.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
@@ -62,7 +62,7 @@ class Anchors:
     def heading(self, text: str, macros: Sequence[str] = ()) -> HeadingAnchor:
         """Return the anchor of the next heading; `macros` are names of the anchor macros inside it."""
         rules = _RULES[self._flavor]
-        if isinstance(rules, _Html):
+        if rules.heading is None:
             self._above = macros[0] if macros else self._above
             return HeadingAnchor(self._above, "html-id" if macros else BORROWED)
         base = rules.heading(self._title, text)
@@ -70,11 +70,10 @@ class Anchors:
         self._seen[base] = count + 1
         if count and macros:
             return self.macro(macros[0])
-        mark = rules.repeated
-        name = f"{base}{mark}{count}" if count else base
+        name = f"{base}{rules.repeated}{count}" if count else base
         while name in self._taken:
             self._seen[base] = count = count + 1
-            name = f"{base}{mark}{count}"
+            name = f"{base}{rules.repeated}{count}"
         self._taken.add(name)
         return HeadingAnchor(name, f"{self._flavor}-repeated" if count else self._flavor)
 
@@ -85,7 +84,7 @@ class Anchors:
     def meant(self, words: str) -> list[str]:
         """Return the ids that a link may mean by these words: a whole id, the name of an anchor macro, a heading."""
         rules = _RULES[self._flavor]
-        of_heading = [] if isinstance(rules, _Html) else [rules.heading(self._title, words)]
+        of_heading = [rules.heading(self._title, words)] if rules.heading else []
         return [words, rules.macro(self._title, words), *of_heading]
 
 
@@ -105,70 +104,45 @@ class OneAnchor:
         return self._anchor
 
 
-class _DataCenter:
-    """Data Center and the legacy editor."""
+class _Rules(NamedTuple):
+    """The ids of a flavor: of a page's title, of a heading under a title, of an anchor macro under a title."""
 
-    repeated = "."
-
-    def title(self, title: str) -> str:
-        return self._id(title)
-
-    def heading(self, title: str, text: str) -> str:
-        return self._id(f"{title}-{text}")
-
-    def macro(self, title: str, name: str) -> str:
-        return self._id(f"{title}-{name}")
-
-    def _id(self, text: str) -> str:
-        name = _SPACE.sub("", text)
-        return f"id-{name}" if name and not name[0].isalpha() else name
+    title: Callable[[str], str]
+    heading: Callable[[str, str], str] | None  # None: only those that the page gives
+    macro: Callable[[str, str], str]
+    repeated: str = "."
 
 
-class _Cloud:
-    """Cloud's new editor."""
-
-    repeated = "."
-
-    def title(self, title: str) -> str:
-        return _SPACE.sub("-", title.strip())
-
-    def heading(self, _title: str, text: str) -> str:
-        return _SPACE.sub("-", text.strip())
-
-    def macro(self, _title: str, name: str) -> str:
-        return name
+def _data_center_id(text: str) -> str:
+    name = _SPACE.sub("", text)
+    return f"id-{name}" if name and not name[0].isalpha() else name
 
 
-class _Markdown:
-    """Markdown as GitHub shows it, and mdBook, MkDocs and Docusaurus with small differences."""
-
-    repeated = "-"
-
-    def title(self, _title: str) -> str:
-        return "top"
-
-    def heading(self, _title: str, text: str) -> str:
-        return _SPACE.sub("-", _NOT_IN_SLUG.sub("", text.strip().lower())) or "section"
-
-    def macro(self, _title: str, name: str) -> str:
-        return name
+def _data_center(title: str, text: str) -> str:
+    return _data_center_id(f"{title}-{text}")
 
 
-class _Html:
-    """HTML pages: a heading has an id or is reached by the nearest one above it."""
-
-    def title(self, _title: str) -> str:
-        return "top"
-
-    def macro(self, _title: str, name: str) -> str:
-        return name
+def _cloud(_title: str, text: str) -> str:
+    return _SPACE.sub("-", text.strip())
 
 
-_RULES: Mapping[str, _DataCenter | _Cloud | _Markdown | _Html] = {
-    "cloud": _Cloud(),
-    "datacenter": _DataCenter(),
-    "markdown": _Markdown(),
-    "html": _Html(),
+def _markdown(_title: str, text: str) -> str:
+    return _SPACE.sub("-", _NOT_IN_SLUG.sub("", text.strip().lower())) or "section"
+
+
+def _top(_title: str) -> str:
+    return "top"
+
+
+def _as_it_is(_title: str, name: str) -> str:
+    return name
+
+
+_RULES: Mapping[str, _Rules] = {
+    "cloud": _Rules(partial(_cloud, ""), _cloud, _as_it_is),
+    "datacenter": _Rules(_data_center_id, _data_center, _data_center),
+    "markdown": _Rules(_top, _markdown, _as_it_is, "-"),
+    "html": _Rules(_top, None, _as_it_is),
 }
 
 

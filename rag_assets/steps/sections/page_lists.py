@@ -1,9 +1,5 @@
 """Lists of pages that the server fills in: `children`, and page properties reports, made from the source's own pages.
 
-Belongs here: the pages of a list, their order and columns; its readers.
-Does not belong here: text that a page includes (`transclusion`), CQL that a server answers, the values themselves
-(`reading`).
-
 Supported CQL is `and`, `or`, `not` and parentheses over label, space, title, type, id, parent and ancestor with `=`,
 `!=`, `in` and `not in`, and the functions `currentSpace` and `currentContent` (Atlassian, "Advanced Searching using
 CQL").
@@ -17,14 +13,15 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.steps.formats.blocks import Block, Listing, clean, flat
+from rag_assets.steps.formats.blocks import Block, Cell, Listing, clean, flat, row_blocks
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.formats.tables import Cell, row_blocks
 from rag_assets.steps.sections.reading import Properties
 from rag_assets.steps.sections.transclusion import INCLUDED_MAX, IncludedText, Library, OutlineSection
 from rag_serving.access.principals import intersect_readers
@@ -74,19 +71,24 @@ class PageLists:
         return [IncludedText(OutlineSection(*place, blocks), readers, None) for readers, blocks in groups if blocks]
 
     def _children(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
-        """Children as nested lists of titles."""
+        """Yield children as nested lists of titles.
+
+        Which children are the first so many depends on the reader. The count is per group of readers, so that nobody
+        misses one that the site would show him, and nothing reveals one that he may not read; a reader with more access
+        may get more.
+        """
         parameters = listing.parameters
         levels = _ALL_LEVELS if _is_true(parameters.get("all")) else int(parameters.get("depth") or 1) or _ALL_LEVELS
-        excerpts = parameters.get("excerpttype", parameters.get("excerpt", "")).lower() in (
-            "simple",
-            "rich content",
-            "true",
-        )
+        wanted = parameters.get("excerpttype", parameters.get("excerpt", "")).lower()
+        excerpts = wanted in ("simple", "rich content", "true")
         root = self._root(listing, page)
         most = max(int(parameters.get("first") or 0), 0)
-        pages = list(_first(list(self._descendants(root, levels, parameters)), root, most, page))
-        for readers, rows in _by_readers(page, pages):
-            yield readers, list(self._items(rows, excerpts))
+        rows = self._descendants(root, levels, parameters)
+        children = [row for row in rows if (row["ancestors"] or [root])[-1] == root]
+        beyond = {row["page_id"] for some in _grouped(page, children).values() for row in some[most:] if most}
+        pages = [row for row in rows if beyond.isdisjoint((row["page_id"], *(row["ancestors"] or ())))]
+        for readers, some in _by_readers(page, pages):
+            yield readers, list(self._items(some, excerpts))
 
     def _root(self, listing: Listing, page: Row) -> str:
         """Return the id of the page whose children are listed, or a substitute for the top of the space."""
@@ -102,38 +104,35 @@ class PageLists:
             raise ValueError(f"there is no page {listing.title!r}")
         return str(target["page_id"])
 
-    def _descendants(self, root: str, levels: int, parameters: Mapping[str, str]) -> Iterator[Row]:
-        """Return pages below, each before its own children."""
+    def _descendants(self, root: str, levels: int, parameters: Mapping[str, str]) -> list[Row]:
+        """Return pages below in the requested order, else as someone arranged them, each before its own children."""
+        by = _ORDERS.get(parameters.get("sort", "").lower(), _arranged)
         waiting, visited = [(root, levels)], {root}
         rows: list[Row] = []
         while waiting:
             above, left = waiting.pop()
             if above != root:
                 rows.append(self._current[above][1])
-            below = _in_order(self._below.get(above, ()), parameters) if left else []
+            siblings = self._below.get(above, ()) if left else ()
+            below = sorted(siblings, key=by, reverse=_is_true(parameters.get("reverse")))
             fresh = [row["page_id"] for row in below if row["page_id"] not in visited]
             visited.update(fresh)
             waiting += [(page_id, left - 1) for page_id in reversed(fresh)]
-        return iter(rows)
+        return rows
 
     def _items(self, rows: Sequence[Row], excerpts: bool) -> Iterator[Block]:
-        """List items; no more excerpts after so many characters as a page may include."""
+        """Yield list items, each indented below those ancestors that are in the same list; no more excerpts after so
+        many characters as a page may include."""
         together, room = {row["page_id"] for row in rows}, INCLUDED_MAX
         for row in rows:
-            item = self._item(row, together, excerpts and room > 0)
-            room -= len(item.text)
-            yield item
-
-    def _item(self, row: Row, together: set[str], excerpts: bool) -> Block:
-        """Return a list item, indented below those ancestors that are in the same list."""
-        indent = 2 * sum(above in together for above in row["ancestors"] or ())
-        said = clean(row["title"] or "")
-        if excerpts and (content := self._library.content(self._whole(row), "")) is not None:
-            said += f": {flat(content.blocks, [])}"
-        return Block("list", f"- {said}", 1, indent)
+            said = clean(row["title"] or "")
+            if excerpts and room > 0 and (content := self._library.content(self._whole(row), "")) is not None:
+                said += f": {flat(content.blocks, [])}"
+            indent = 2 * sum(above in together for above in row["ancestors"] or ())
+            yield Block("list", f"- {said}", 1, indent)
+            room -= len(said) + 2
 
     def _report(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
-        """Yield a table with a row for each page that has page properties."""
         parameters = listing.parameters
         wanted = self._wanted(parameters, page)
         pages = [row for _, row in self._current.values() if wanted(row) and self._values(row, parameters) is not None]
@@ -162,39 +161,23 @@ class PageLists:
         """Return the page's properties of the requested id; None if it has none."""
         page_id = row["page_id"]
         if page_id not in self._properties:
-            self._properties[page_id] = self._read(self._whole(row))
+            self._properties[page_id] = []
+            body = self._library.body(self._whole(row))
+            if body and "details" in body:
+                with suppress(PageError):
+                    self._properties[page_id] = self._library.reader.properties(body)
         groups = [group for group in self._properties[page_id] if parameters.get("id", "") in ("", group.id)]
         merged: dict[str, str] = {}
         for group in groups:
             merged = group.values | merged
         return merged if groups else None
 
-    def _read(self, page: Row) -> list[Properties]:
-        body = self._library.body(page)
-        try:
-            return self._library.reader.properties(body) if body and "details" in body else []
-        except PageError:
-            return []
-
     def _whole(self, row: Row) -> Row:
-        """Return the row with its body."""
         whole: Row = self._pages.slice(self._current[row["page_id"]][0], 1).to_pylist()[0]
         return whole
 
 
-def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row]:
-    """Return the rows without children beyond the first so many and without their descendants; 0: all.
-
-    Which children come first depends on the reader. The count is per group of readers, so that nobody misses one that
-    the site would show him, and nothing reveals one that he may not read; a reader with more access may get more.
-    """
-    children = [row for row in rows if (row["ancestors"] or [root])[-1] == root]
-    beyond = {row["page_id"] for some in _grouped(page, children).values() for row in some[most:] if most}
-    return (row for row in rows if beyond.isdisjoint((row["page_id"], *(row["ancestors"] or ()))))
-
-
 def _by_readers(page: Row, rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the rows with the same readers, among those of the page."""
     return ((readers, some[:LISTED_MAX]) for readers, some in sorted(_grouped(page, rows).items()))
 
 
@@ -207,12 +190,6 @@ def _grouped(page: Row, rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def _top_of(space: str) -> str:
     return f"space {space}"  # no page id has white space
-
-
-def _in_order(rows: Iterable[Row], parameters: Mapping[str, str]) -> list[Row]:
-    """Return siblings in the requested order, else as someone arranged them, else by title."""
-    by = _ORDERS.get(parameters.get("sort", "").lower(), _arranged)
-    return sorted(rows, key=by, reverse=_is_true(parameters.get("reverse")))
 
 
 def _arranged(row: Row) -> Any:
@@ -233,32 +210,21 @@ _ORDERS = MappingProxyType(
 
 
 def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], parameters: Mapping[str, str]) -> Iterator[Block]:
-    names = _headings(parameters.get("headings", "")) or list(
-        dict.fromkeys(key for row_values in values for key in row_values)
-    )
+    wanted = next(csv.reader([parameters.get("headings", "")], skipinitialspace=True), [])
+    names = [name for name in map(clean, wanted) if name]
+    names = names or list(dict.fromkeys(key for of_page in values for key in of_page))
     names = names[: max(CELLS_MAX // max(len(rows), 1), 1)]
-    titles = [clean(row["title"] or "") for row in rows]
-    folded = [{key.casefold(): value for key, value in row_values.items()} for row_values in values]
-    lines = [
-        [title, *(row_values.get(name.casefold(), "") for name in names)]
-        for title, row_values in zip(titles, folded, strict=True)
-    ]
+    lines = []
+    for row, of_page in zip(rows, values, strict=True):
+        folded = {key.casefold(): value for key, value in of_page.items()}
+        lines.append([clean(row["title"] or ""), *(folded.get(name.casefold(), "") for name in names)])
     by = parameters.get("sortby", "").casefold()
     column = next((n for n, name in enumerate(names, start=1) if name.casefold() == by), 0)
     order: list[Any] = [_modified(row) for row in rows] if by in ("modified", "last modified") else []
     order = order or [(_natural(line[column]), _natural(line[0])) for line in lines]
-    sorted_lines = sorted(
-        zip(order, lines, strict=True),
-        key=lambda row_values: row_values[0],
-        reverse=_is_true(parameters.get("reversesort")),
-    )
+    pairs = sorted(zip(order, lines, strict=True), key=itemgetter(0), reverse=_is_true(parameters.get("reversesort")))
     header = [Cell(text, header=True) for text in (parameters.get("firstcolumn") or "Title", *names)]
-    return row_blocks([header, *([Cell(text) for text in line] for _, line in sorted_lines)], 1)
-
-
-def _headings(names: str) -> list[str]:
-    """Return names of columns, separated by commas; a name with one is in quotes."""
-    return [clean(name) for name in next(csv.reader([names], skipinitialspace=True), []) if clean(name)]
+    return row_blocks([header, *([Cell(text) for text in line] for _, line in pairs)], 1)
 
 
 def _natural(text: str | None) -> Any:
@@ -353,31 +319,27 @@ class _Parser:
             inner = self.either()
             self._expect(")")
             return inner
-        return self._clause()
-
-    def _clause(self) -> Predicate:
         field = self._next().lower()
         if field not in _FIELDS:
             raise CqlError(f"the field {field!r} is not read")
         negative = self._took("not")
         if negative or self.peek() == "in":
-            values = self._values()
+            self._expect("in")
+            self._expect("(")
+            values = [self._value()]
+            while self._took(","):
+                values.append(self._value())
+            self._expect(")")
         else:
             operator = self._next()
             if operator not in ("=", "!="):
                 raise CqlError(f"the operator {operator!r} is not read")
             negative, values = operator == "!=", [self._value()]
-        wanted, said = {self._meant(field, value) for value in values}, _FIELDS[field]
+        for value in values if field in _IDS else ():
+            if value not in self._known:
+                raise CqlError(f"page {value!r} is not known")
+        wanted, said = {value.casefold() for value in values}, _FIELDS[field]
         return lambda row: said(row).isdisjoint(wanted) == negative
-
-    def _values(self) -> list[str]:
-        self._expect("in")
-        self._expect("(")
-        values = [self._value()]
-        while self._took(","):
-            values.append(self._value())
-        self._expect(")")
-        return values
 
     def _value(self) -> str:
         token = self._next()
@@ -387,11 +349,6 @@ class _Parser:
         if token.lower() not in _FUNCTIONS:
             raise CqlError(f"the function {token!r} is not read")
         return str(self._here[_FUNCTIONS[token.lower()]])
-
-    def _meant(self, field: str, value: str) -> str:
-        if field in _IDS and value not in self._known:
-            raise CqlError(f"page {value!r} is not known")
-        return value.casefold()
 
     def _next(self) -> str:
         if self._place == len(self._tokens):

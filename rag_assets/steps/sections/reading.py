@@ -1,10 +1,4 @@
-"""Reading a body: from its format to blocks within a budget.
-
-Belongs here: the reader of each format, the losses of Markdown, the paragraphs of plain text, other steps' queries to a
-body, the keys and values of its `details` macros for reports on other pages.
-Does not belong here: the other formats, a process of its own for large bodies (`rag_assets.parsing`), the pages of a
-report (`page_lists`), a macro's output on its page (`formats.macros`).
-"""
+"""Reading a body: from its format to blocks within a budget; other steps' queries to a body."""
 
 from __future__ import annotations
 
@@ -15,18 +9,10 @@ from typing import NamedTuple, Protocol
 
 from rag_assets.steps.formats.blocks import BREAK, Block, Content, blocks_content, clean, paragraphs
 from rag_assets.steps.formats.budget import BUDGET, Budget, within, without_note
-from rag_assets.steps.formats.element_tree import Element, PageError
+from rag_assets.steps.formats.element_tree import Element, PageError, markdown_tree, parse_storage
 from rag_assets.steps.formats.html import html_content
-from rag_assets.steps.formats.macros import shown_macros, wordless_elements
-from rag_assets.steps.formats.markup_trees import markdown_tree
-from rag_assets.steps.formats.storage import parse_storage
-from rag_assets.steps.formats.storage_elements import (
-    one_line,
-    storage_content,
-    storage_excerpt,
-    table_rows,
-    tree_content,
-)
+from rag_assets.steps.formats.macros import is_excerpt, shown_macros, wordless_elements
+from rag_assets.steps.formats.storage_elements import Walk, storage_content, table_rows, tree_content
 
 
 def markdown_content(body: str) -> Content:
@@ -39,6 +25,19 @@ def markdown_content(body: str) -> Content:
     wordless = wordless_elements(tree)
     content = tree_content(tree)
     return content._replace(ledger=content.ledger + wordless)
+
+
+def storage_excerpt(body: str, name: str) -> Content | None:
+    """Return blocks and macros of the excerpt of this name, or without a name of the first; None if there is none.
+
+    Raises PageError if the body cannot be read.
+    """
+    walk = Walk()
+    for macro in shown_macros(parse_storage(body)):
+        if is_excerpt(macro, name):
+            walk.container(macro.rich)
+            return Content(walk.blocks, walk.ledger)
+    return None
 
 
 _LINES_MAX = 40  # a log has no empty lines; its lines still become blocks that fit a chunk
@@ -83,15 +82,12 @@ def _pairs(rich: Element) -> Iterator[tuple[str, str]]:
             continue
         rows = [[cell for cell in row if cell.tag in ("th", "td")] for row in table_rows(table)]
         rows = [row for row in rows if row]
-        across = len(rows) > 1 and _all(rows[0], "th") and all(_all(row, "td") for row in rows[1:])
+        tags = [{cell.tag for cell in row} for row in rows]
+        across = len(rows) > 1 and tags[0] == {"th"} and all(tag == {"td"} for tag in tags[1:])
         pairs = zip(rows[0], rows[1], strict=False) if across else (row[:2] for row in rows if len(row) > 1)
         for key, value in pairs:
-            if name := clean(one_line(key)):
-                yield name, one_line(value)
-
-
-def _all(row: list[Element], tag: str) -> bool:
-    return all(cell.tag == tag for cell in row)
+            if name := clean(Walk().cell(key, [])):
+                yield name, Walk().cell(value, [])
 
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
@@ -110,15 +106,12 @@ class BodyReader(Protocol):
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
         """Return the blocks of a body; with `lists` the places of lists of pages, too."""
-        ...
 
     def excerpt(self, body: str, name: str) -> Content | None:
         """Return the blocks of the excerpt of this name in a body of storage format; None if there is none."""
-        ...
 
     def properties(self, body: str) -> list[Properties]:
         """Return the page properties of a body of storage format."""
-        ...
 
 
 class DirectReader:

@@ -1,9 +1,4 @@
-"""Sections: a page's text, split at its headings, each with its path and its anchor.
-
-Belongs here: which sections become rows of SECTIONS and which are boilerplate (conservatively, since boilerplate is
-never shown), rows of MACRO_LEDGER; which chunks are made again with all sources of a tenant at hand.
-Does not belong here: reading a body format, splitting at headings and other pages' text (`transclusion`), cutting
-sections to chunks.
+"""Sections: a page's text, split at its headings, each with its path and its anchor; rows of MACRO_LEDGER.
 
 A source is synced by itself and cannot see the others. So its pages that show a page of another source are read again
 whenever the tenant is published, from the pages as they then are: nothing is kept that could become stale.
@@ -154,10 +149,13 @@ def sections_of_page(
     listings = Counter[tuple[str, str]]()
     if lists is not None:
         included += _listed(page, sections, lists, listings)
-    rows = _section_rows(page, list(_kept(sections)), included)
-    refers = any(section.references or section.listings for section in sections)
+    own = list(_kept(sections))  # first: its rows do not reveal whether there are any others
+    has_text = any(text.blocks[0].kind != "heading" for text in own)
+    texts = [*own, *(_Text(passage.section, passage.section.blocks, passage) for passage in included)]
+    rows = [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
+    if any(section.references or section.listings for section in sections):
+        rows = _stamped(rows)
     ledger = content.ledger + transclusion.ledger + listings
-    rows = _stamped(rows) if refers else rows
     return PageSections(rows, _ledger_rows(page, ledger), transclusion.missed, content.cut)
 
 
@@ -195,20 +193,11 @@ def _kept(sections: Sequence[OutlineSection]) -> Iterator[_Text]:
             above += [*([section.anchor] if section.level else []), *section.anchors]
 
 
-def _section_rows(
-    page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[IncludedText]
-) -> list[dict[str, Any]]:
-    """Return rows of the page's own text, then those of others: the former do not reveal whether there are any of the
-    latter."""
-    has_text = any(text.blocks[0].kind != "heading" for text in own)
-    texts = [*own, *(_Text(passage.section, passage.section.blocks, passage) for passage in included)]
-    return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
-
-
 def _section_row(page: Mapping[str, Any], order: int, part: _Text, has_text: bool) -> dict[str, Any]:
     section, passage = part.section, part.passage
     text, atoms = joined(part.blocks)
     bare = part.blocks[0].kind == "heading"
+    further = (one for one in part.anchors if one.rule != BORROWED and one.name != section.anchor.name)
     return {
         "section_id": f"{page['page_id']}:{page['version']}:s{order}",
         "page_id": page["page_id"],
@@ -227,14 +216,8 @@ def _section_row(page: Mapping[str, Any], order: int, part: _Text, has_text: boo
         "also_readers": passage.readers if passage else EVERYONE,
         "included_from": passage.page_id if passage else None,
         "links": [] if passage else [link._asdict() for link in section.links],
-        "anchors": _further(section.anchor, part.anchors),
+        "anchors": [anchor._asdict() for anchor in {anchor.name: anchor for anchor in further}.values()],
     }
-
-
-def _further(main: HeadingAnchor, anchors: Sequence[HeadingAnchor]) -> list[dict[str, Any]]:
-    """Return the anchors that are others than the main one, each once."""
-    by_name = {anchor.name: anchor for anchor in anchors if anchor.rule != BORROWED and anchor.name != main.name}
-    return [anchor._asdict() for anchor in by_name.values()]
 
 
 def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -249,16 +232,9 @@ def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ledger_rows(page: Mapping[str, Any], ledger: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
+    of_page = {name: page[name] for name in ("page_id", "version", "content_hash")}
     return [
-        {
-            "page_id": page["page_id"],
-            "version": page["version"],
-            "macro": macro,
-            "outcome": outcome,
-            "count": count,
-            "content_hash": page["content_hash"],
-        }
-        for (macro, outcome), count in sorted(ledger.items())
+        of_page | {"macro": name, "outcome": what, "count": count} for (name, what), count in sorted(ledger.items())
     ]
 
 

@@ -1,15 +1,13 @@
 """The outline of a page, and text of other pages that `include` and `excerpt-include` show on it.
 
-Belongs here: the blocks of each heading, heading paths; looking up the other page by space and title, following
-references through it, and the readers of the result: those who may read every page on the way, so that no page reveals
-another's text.
-Does not belong here: the ids of headings (`anchors`), reading a body (`formats.storage_elements`), rows (`splitting`).
+The readers of the result are those who may read every page on the way, so that no page reveals another's text.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -36,9 +34,7 @@ class OutlineSection:
     references: list[Reference] = field(default_factory=list)
     listings: list[Listing] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
-    anchors: list[HeadingAnchor] = field(
-        default_factory=list
-    )  # further ones: of anchor macros and of headings in cells
+    anchors: list[HeadingAnchor] = field(default_factory=list)  # further: of anchor macros, of headings in cells
 
 
 def split_at_headings(
@@ -141,31 +137,31 @@ class Library:
             asking: row of the page with the reference.
         """
         if not self._rows:
-            for row, name in enumerate(
-                zip(*(self._pages[column].to_pylist() for column in ("space", "title")), strict=True)
-            ):
+            names = zip(self._pages["space"].to_pylist(), self._pages["title"].to_pylist(), strict=True)
+            for row, name in enumerate(names):
                 self._rows.setdefault(_name(*name), []).append(row)
         matches = self._of_name(_name(space, title), asking)
         return self._of_name(_name(*title.split(":", 1)), asking) if matches is None and ":" in title else matches
 
     def _of_name(self, name: tuple[str, str], asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        rows: list[Mapping[str, Any]] = [self._row(row) for row in self._rows.get(name, ())]
+        rows: list[Mapping[str, Any]] = self._pages.take(pa.array(self._rows.get(name, ()), pa.int64())).to_pylist()
         own = [row for row in rows if row["source"] == asking.get("source", row["source"])]
         if own:
             return own[-1]
         near = [row for row in rows if _site(row) == _site(asking)]
         return near[0] if len(near) == 1 else None
 
-    def _row(self, row: int) -> Mapping[str, Any]:
-        row_values: Mapping[str, Any] = self._pages.slice(row, 1).to_pylist()[0]
-        return row_values
-
     def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
         """Return the content of a page or an excerpt of it; None if there is no such excerpt or the page cannot be
         read."""
         key = page["page_id"], excerpt
         if key not in self._contents:
-            self._contents[key] = self._read(page, excerpt)
+            self._contents[key] = None
+            if (body := self.body(page)) is not None:
+                with suppress(PageError):
+                    read = self.reader
+                    whole = excerpt is None
+                    self._contents[key] = read.content(body, "storage") if whole else read.excerpt(body, excerpt or "")
         return self._contents[key]
 
     def body(self, page: Mapping[str, Any]) -> str | None:
@@ -173,15 +169,6 @@ class Library:
         body = page["body"] or ""
         small = len(body) * 4 <= self._limit or len(body.encode(errors="replace")) <= self._limit
         return body if page["body_format"] == "storage" and small else None
-
-    def _read(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
-        body = self.body(page)
-        if body is None:
-            return None
-        try:
-            return self.reader.content(body, "storage") if excerpt is None else self.reader.excerpt(body, excerpt)
-        except PageError:
-            return None
 
 
 class Transclusion:

@@ -12,7 +12,7 @@ from citelock_formats.ocr.engine import Tesseract
 from citelock_formats.ocr.recognition import Recognizer
 from citelock_formats.ocr.records import ScannedPage
 from rag_assets.monitoring.source_health import reads_pdf
-from rag_assets.parsing.scanned import READ, SETTINGS, Prepared
+from rag_assets.parsing.reader import READ, SETTINGS, Prepared
 from rag_assets.steps.files.records import FileError, PagesDone
 from rag_serving.cli.printing import Finding
 from rag_serving.config.loading import Config

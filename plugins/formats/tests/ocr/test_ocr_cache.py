@@ -11,7 +11,7 @@ from scanning import Opened, counting, joined, lines, need_tesseract, scanned, t
 
 from citelock_formats.ocr.cache import OcrCache, picture_key
 from citelock_formats.ocr.records import PagePicture, RecognizedPage, RecognizedWord, words_of_json
-from rag_assets.parsing.scanned import FOLDER
+from rag_assets.parsing.reader import FOLDER
 
 WORDS = RecognizedPage(40, 20, 90, (RecognizedWord("Straße", 1, 2, 30, 12, 93, 0),))
 KEY = "k" * 64

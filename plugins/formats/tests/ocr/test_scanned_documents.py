@@ -11,8 +11,7 @@ from scanning import Processes, counting, joined, lines, need_tesseract, scanned
 from support.constants import configured, section_of
 
 from citelock_formats.ocr.scans import Scans, examine
-from rag_assets.parsing.reader import LimitedReader
-from rag_assets.parsing.scanned import FOLDER
+from rag_assets.parsing.reader import FOLDER, LimitedReader
 from rag_assets.sources.base import SyncResult
 from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading

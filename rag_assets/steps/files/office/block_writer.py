@@ -1,8 +1,7 @@
 """Blocks of an office document, written in its order.
 
-Belongs here: the text of a paragraph while it is gathered, headings with ids, list items in their groups, tables and
-which of their first rows name the columns, links at the end of a section, what is counted in the ledger, where the
-budget is spent. Does not belong here: any file format, merged cells (`formats.tables`).
+The text of a paragraph while it is gathered, headings with ids, list items in their groups, tables and which of their
+first rows name the columns, links at the end of a section, what is counted in the ledger, where the budget is spent.
 """
 
 from __future__ import annotations
@@ -16,17 +15,22 @@ from typing import Literal
 from rag_assets.steps.files.records import FileText
 from rag_assets.steps.formats.blocks import (
     BREAK,
+    HEADER_MAX,
     Block,
+    Cell,
     Content,
     Link,
+    Repeats,
     blocks_body,
     clean,
     code_block,
     flat,
+    grid,
+    one_header,
     paragraphs,
+    row_blocks,
 )
 from rag_assets.steps.formats.budget import Budget, noted
-from rag_assets.steps.formats.tables import HEADER_MAX, Cell, Repeats, grid, one_header, row_blocks
 from rag_assets.steps.formats.text_marks import STRUCK, Mark, shifted
 from rag_assets.steps.sections.anchors import Anchors
 
@@ -108,13 +112,12 @@ def headed(rows: Sequence[Sequence[Cell]], header: Header, repeats: Repeats) -> 
     texts = list(grid(rows, repeats))
     depth = _depth(rows, texts, header)
     plain = [[Cell(text) for text in line] for line in texts[depth:]]
-    if not depth:
-        return caption, plain
-    return caption, [[Cell(text, header=True) for text in one_header(texts[:depth])], *plain]
+    if depth:
+        plain.insert(0, [Cell(text, header=True) for text in one_header(texts[:depth])])
+    return caption, plain
 
 
 def _is_caption(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Return whether the first row is one text over more than one column."""
     filled = [cell for cell in rows[0] if cell.text]
     width = max(sum(cell.columns for cell in row) for row in rows[1:])
     covers = len(filled) == 1 and (filled[0].columns >= width or len(rows[0]) == width)
@@ -122,40 +125,24 @@ def _is_caption(rows: Sequence[Sequence[Cell]]) -> bool:
 
 
 def _depth(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], header: Header) -> int:
-    """Return how many rows are the header."""
-    marked = 0
-    while marked < len(rows) and all(cell.header for cell in rows[marked]):
-        marked += 1
+    marked = next((at for at, row in enumerate(rows) if not all(cell.header for cell in row)), len(rows))
     declared = marked or (header if isinstance(header, int) else int(header == "first"))
     if declared >= len(rows):
         return min(declared, len(rows)) if declared == 1 else int(len(rows) > 1)
     if declared > 1:
         return min(declared, HEADER_MAX)
-    if not declared and (header != "unknown" or len(rows) < 2 or not _names_columns(texts[0])):
-        return 0
-    return _continued(rows, texts)
-
-
-def _continued(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]]) -> int:
-    """Return the number of lines of a header whose first row is one: a merged cell is divided in the row below."""
-    depth = 1
+    if not declared:  # names of columns are text in nearly all, and no numbers
+        filled = [text for text in texts[0] if text]
+        is_named = len(filled) >= max(len(texts[0]) - 1, 1) and not any(map(_is_number, filled))
+        if header != "unknown" or len(rows) < 2 or not is_named or all(map(_YEAR.fullmatch, filled)):
+            return 0
+    depth = 1  # and the rows below, where a merged cell is divided
     while depth < min(HEADER_MAX, len(rows) - 1) and any(cell.columns > 1 and cell.text for cell in rows[depth - 1]):
-        below = texts[depth]
-        named = [text for above, text in zip(texts[depth - 1], below, strict=False) if above]
+        named = [text for above, text in zip(texts[depth - 1], texts[depth], strict=False) if above]
         if not named or not all(named) or any(map(_is_number, named)):
             break
         depth += 1
     return depth
-
-
-def _names_columns(texts: Sequence[str]) -> bool:
-    """Return whether the cells of a first row read as names of columns: text in nearly all, and no numbers."""
-    filled = [text for text in texts if text]
-    return len(filled) >= max(len(texts) - 1, 1) and not any(map(_is_number, filled)) and not _all_years(filled)
-
-
-def _all_years(texts: Sequence[str]) -> bool:
-    return all(_YEAR.fullmatch(text) for text in texts)
 
 
 def _is_number(text: str) -> bool:

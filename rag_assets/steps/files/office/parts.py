@@ -1,8 +1,4 @@
-"""Packages: the zip files that documents of office programs are, opened within bounds.
-
-Belongs here: parts and their sizes, relations between parts, protected files, safe XML.
-Does not belong here: what the parts mean.
-"""
+"""Office Open XML: the zip files that such documents are, opened within bounds; words of drawings and equations."""
 
 from __future__ import annotations
 
@@ -14,9 +10,119 @@ from typing import NamedTuple
 from urllib.parse import unquote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
+from rag_assets.steps.files.office.block_writer import BlockWriter, Line
+from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.blocks import Cell, clean
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import Mark
 from rag_serving.documents.kinds import PASSWORD
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+DGM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_ROWS_MAX = 10_000
+_SERIES_MAX = 200
+
+
+def write_chart(writer: BlockWriter, chart: Element | None) -> None:
+    """Write the title of a chart and the values that are stored with it as a table; count it lost if none is."""
+    series = [] if chart is None else list(chart.iter(f"{C}ser"))[:_SERIES_MAX]
+    values = [_points(node, "val", "yVal") for node in series]
+    if chart is None or not any(values):
+        writer.count("chart", "lost")
+        return
+    title = chart.find(f"{C}chart/{C}title")
+    writer.text("" if title is None else _words(writer, title))
+    header = [Cell("", header=True)]
+    for node in series:
+        name = node.find(f"{C}tx")
+        words = () if name is None else (value.text or "" for value in name.iter(f"{C}v"))
+        header.append(Cell(clean(" ".join(words)), header=True))
+    categories = next(filter(None, (_points(node, "cat", "xVal") for node in series)), {})
+    indexes = sorted({index for column in (categories, *values) for index in column})[:_ROWS_MAX]
+    rows = [[Cell(column.get(index, "")) for column in (categories, *values)] for index in indexes]
+    writer.table([header, *rows], 1)
+    writer.count("chart", "rendered")
+
+
+def write_diagram(writer: BlockWriter, data: Element | None) -> None:
+    """Write the words of a diagram (SmartArt) as a list; count it lost if there are none."""
+    points = [] if data is None else [_words(writer, point) for point in data.iter(f"{DGM}t")]
+    writer.end_list()
+    for point in points:
+        writer.item(Line(point), "-", 0)
+    writer.end_list()
+    writer.count("diagram", "rendered" if any(points) else "lost")
+
+
+def _points(series: Element, *names: str) -> dict[int, str]:
+    """Return the stored values of a series by their index; of the first element that there is."""
+    node = next((child for name in names if (child := series.find(f"{C}{name}")) is not None), None)
+    points: dict[int, str] = {}
+    for point in () if node is None else node.iter(f"{C}pt"):
+        index = small_int(point.get("idx"))
+        if index is not None:
+            points.setdefault(index, clean(point.findtext(f"{C}v") or ""))
+    return points
+
+
+def _words(writer: BlockWriter, element: Element) -> str:
+    return clean(" ".join(paragraph_text(writer, part) for part in element.iter(f"{A}p")))
+
+
+def paragraph_text(writer: BlockWriter, paragraph: Element) -> str:
+    """Return the text of the runs in a paragraph."""
+    line = Line()
+    for text in paragraph.iter(f"{A}t"):
+        write_run(writer, line, text.getparent())
+    return " ".join(line.paragraphs())
+
+
+def write_run(writer: BlockWriter, line: Line, run: Element) -> None:
+    """Append the text of a run as its properties mark it."""
+    properties = run.find(f"{A}rPr")
+    strike, baseline = ("", "") if properties is None else (properties.get(name, "") for name in ("strike", "baseline"))
+    shift: Mark = "lowered" if baseline[:1] == "-" else "raised" if baseline.strip("0%.") else ""
+    writer.write(line, run.findtext(f"{A}t") or "", "struck" if strike not in ("", "noStrike") else shift)
+
+
+def equation_text(element: Element) -> str:
+    """Return an equation's text, read from left to right: `(a+b)/c`, `x^2`, `√(n)`."""
+    name = str(element.tag)
+    if name == f"{M}t":
+        return element.text or ""
+    if name == f"{M}f":
+        return f"{_part(element, 'num')}/{_part(element, 'den')}"
+    if name == f"{M}rad":
+        return f"{_part(element, 'deg', bare=True)}√{_part(element, 'e')}"
+    if name == f"{M}d":
+        return f"({', '.join(map(_inside, element.iterchildren(f'{M}e')))})"
+    if name == f"{M}nary":
+        sign = element.find(f"{M}naryPr/{M}chr")
+        symbol = "∫" if sign is None else sign.get(f"{M}val", "")
+        return f"{symbol}{_scripts(element)} {_part(element, 'e', bare=True)}"
+    if name in (f"{M}sSup", f"{M}sSub", f"{M}sSubSup"):
+        return f"{_part(element, 'e', bare=True)}{_scripts(element)}"
+    return _inside(element)
+
+
+def _inside(element: Element) -> str:
+    return "".join(equation_text(child) for child in element if isinstance(child.tag, str))
+
+
+def _part(element: Element, name: str, bare: bool = False) -> str:
+    node = element.find(f"{M}{name}")
+    text = "" if node is None else _inside(node)
+    return text if bare or len(text) < 2 or text.isalnum() else f"({text})"
+
+
+def _scripts(element: Element) -> str:
+    below, above = _part(element, "sub"), _part(element, "sup")
+    return (f"_{below}" if below else "") + (f"^{above}" if above else "")
+
 
 PART_MAX = 128 * 1024 * 1024
 """Bytes of one part, unpacked."""
@@ -28,17 +134,17 @@ STREAM_MAX = 1024 * 1024 * 1024
 CHUNK = 256 * 1024
 _LOCAL_HEADER = 30  # bytes; the last four are the lengths of name and extra field
 
-_STRICT = (
-    (b"http://purl.oclc.org/ooxml/wordprocessingml/", b"http://schemas.openxmlformats.org/wordprocessingml/2006/"),
-    (b"http://purl.oclc.org/ooxml/spreadsheetml/", b"http://schemas.openxmlformats.org/spreadsheetml/2006/"),
-    (b"http://purl.oclc.org/ooxml/presentationml/", b"http://schemas.openxmlformats.org/presentationml/2006/"),
-    (b"http://purl.oclc.org/ooxml/drawingml/", b"http://schemas.openxmlformats.org/drawingml/2006/"),
-    (
-        b"http://purl.oclc.org/ooxml/officeDocument/relationships",
-        b"http://schemas.openxmlformats.org/officeDocument/2006/relationships",
-    ),
-    (b"http://purl.oclc.org/ooxml/officeDocument/math", b"http://schemas.openxmlformats.org/officeDocument/2006/math"),
+_STRICT = tuple(
+    (f"http://purl.oclc.org/ooxml/{name}".encode(), f"http://schemas.openxmlformats.org/{usual}".encode())
+    for name, usual in (
+        *(
+            (f"{name}/", f"{name}/2006/")
+            for name in ("wordprocessingml", "spreadsheetml", "presentationml", "drawingml")
+        ),
+        *((f"officeDocument/{name}", f"officeDocument/2006/{name}") for name in ("relationships", "math")),
+    )
 )
+"""Names in the strict form of Office Open XML, and the usual ones."""
 _BROKEN = (BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
 
 
@@ -134,10 +240,8 @@ class Package:
         """Return the relations of a part ("": of the package) by their ids."""
         folder = dirname(name)
         tree = self.xml(join(folder, "_rels", f"{name[len(folder) :].lstrip('/')}.rels"))
-        if tree is None:
-            return {}
         relations = {}
-        for node in tree:
+        for node in () if tree is None else tree:
             target, external = node.get("Target", ""), node.get("TargetMode") == "External"
             if not external:
                 target = normpath(join(folder, unquote(target))).lstrip("/")

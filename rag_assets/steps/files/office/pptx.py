@@ -1,26 +1,79 @@
-"""PPTX files: what a presentation says, slide by slide.
-
-Belongs here: slides in their order, the shapes of a slide in reading order, their paragraphs, lists and tables, speaker
-notes, what is left out. Does not belong here: charts, diagrams and equations (`drawings`).
-"""
+"""PPTX files: what a presentation says, slide by slide; the order of a slide, for slides of all formats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line, cell_text
-from rag_assets.steps.files.office.drawings import DGM, A, C, M, equation_text, write_chart, write_diagram, write_run
-from rag_assets.steps.files.office.pages import PlacedShape, in_reading_order, write_notes, write_title
-from rag_assets.steps.files.office.parts import Package, Relation
+from rag_assets.steps.files.office.docx import MC, R
+from rag_assets.steps.files.office.parts import (
+    DGM,
+    A,
+    C,
+    M,
+    Package,
+    Relation,
+    equation_text,
+    write_chart,
+    write_diagram,
+    write_run,
+)
 from rag_assets.steps.files.office.word_styles import is_on, number_text, small_int
-from rag_assets.steps.files.office.word_text import MC, R
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.blocks import Cell, clean
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.tables import Cell
+
+T = TypeVar("T")
+
+
+class PlacedShape(NamedTuple, Generic[T]):
+    """Something on a slide: left, top and height in any one unit; without a position it stays in the file's order."""
+
+    what: T
+    x: float
+    y: float
+    height: float
+
+
+def in_reading_order(items: Sequence[PlacedShape[T]], slide_height: float) -> list[T]:
+    """Return them in rows from top to bottom, each from left to right.
+
+    A row ends below the middle of its first item, at most a twelfth of the slide below its top.
+    """
+    ordered = sorted(items, key=lambda item: (item.y, item.x))
+    rows: list[list[PlacedShape[T]]] = []
+    end = float("-inf")
+    for item in ordered:
+        if item.y >= end:
+            rows.append([])
+            end = item.y + max(min(item.height / 2, slide_height / 12), 1)
+        rows[-1].append(item)
+    return [item.what for row in rows for item in sorted(row, key=lambda each: (each.x, each.y))]
+
+
+NOTES = "Speaker notes:"
+
+
+def write_title(writer: BlockWriter, title: Line, number: int) -> None:
+    """Write the heading of a slide: its number and its title."""
+    words = " ".join(title.paragraphs())
+    heading = Line(f"Slide {number}: {words}" if words else f"Slide {number}")
+    writer.heading(heading, 1, names=(f"page={number}", f"slide={number}"))
+
+
+def write_notes(writer: BlockWriter, lines: Sequence[Line]) -> None:
+    """Write the speaker's notes of a slide, labelled in the first paragraph."""
+    first = True
+    for line in lines:
+        if line.empty():
+            continue
+        if first:
+            line.begin(f"{NOTES} ")
+        first = False
+        writer.paragraph(line)
+
 
 _FORMS = {"alphaLc": "lowerLetter", "alphaUc": "upperLetter", "romanLc": "lowerRoman", "romanUc": "upperRoman"}
 
@@ -66,113 +119,11 @@ def pptx_text(content: bytes, budget: Budget, pages_done: PagesDone | None = Non
     return writer.file_text(read, len(ids))
 
 
-@dataclass
-class _Shape:
-    """A shape and the kind of placeholder that it fills."""
-
-    node: Element
-    kind: str | None  # None: it fills none
-
-
 class _Slide:
     def __init__(self, package: Package, name: str, writer: BlockWriter, height: float) -> None:
         self._package, self._writer, self._height = package, writer, height
         self._relations = package.relations(name)
         self._text = SlideText(writer, self._relations)
-        self._inherited = self._layout()
-
-    def read(self, slide: Element, number: int) -> None:
-        """Write a slide, unless it is hidden."""
-        self._writer.page = number
-        if not is_on(slide.get("show")):
-            self._writer.count("hidden slide", "hidden")
-            return
-        tree = slide.find(f"{P}cSld/{P}spTree")
-        placed = [*self._placed(tree, _View())] if tree is not None else []
-        shapes = in_reading_order(placed, self._height)
-        title = next((shape for shape in shapes if shape.kind in _TITLES), None)
-        words = Line("" if title is None else " ".join(_paragraphs(self._text, title.node)))
-        write_title(self._writer, words, number)
-        for shape in shapes:
-            if shape is not title:
-                self._shape(shape)
-        self._beside()
-
-    def _placed(self, tree: Element, view: _View) -> Iterator[PlacedShape[_Shape]]:
-        """Yield the shapes of a tree and of the groups in it."""
-        above = 0.0
-        for node in tree:
-            if node.tag == f"{MC}AlternateContent":
-                chosen = node.find(f"{MC}Choice")
-                yield from self._placed(node if chosen is None else chosen, view)
-            elif node.tag == f"{P}grpSp":
-                yield from self._placed(node, _inside(node, view))
-            elif node.tag in _SHAPES:
-                holder = next(node.iter(f"{P}ph"), None)
-                kind = None if holder is None else holder.get("type", "obj")
-                box = _box(node) or self._inherited.get(_key(holder)) or self._inherited.get((kind or "", ""))
-                x, y, height = box or (0.0, above, 0.0)
-                placed = PlacedShape(
-                    _Shape(node, kind),
-                    view.x + x * view.scale_x,
-                    view.y + y * view.scale_y,
-                    height * view.scale_y,
-                )
-                above = y
-                yield placed
-
-    def _shape(self, shape: _Shape) -> None:
-        node = shape.node
-        if shape.kind in _LEFT_OUT:
-            has_text = any((text.text or "").strip() for text in node.iter(f"{A}t"))
-            self._writer.count("page header or footer", "navigation", int(has_text))
-        elif node.tag == f"{P}pic":
-            self._figure(node)
-        elif node.tag == f"{P}graphicFrame":
-            self._frame(node)
-        else:
-            bullets = shape.kind in ("body", "obj")
-            self._text.body(node.find(f"{P}txBody"), bullets)
-
-    def _figure(self, node: Element) -> None:
-        described = _description(node)
-        self._writer.text(described)
-        self._writer.count("figure", "rendered" if described else "lost")
-
-    def _frame(self, node: Element) -> None:
-        """Write a table, a chart or a diagram; other frames belong to other programs."""
-        table, chart, diagram = (next(node.iter(tag), None) for tag in (f"{A}tbl", f"{C}chart", f"{DGM}relIds"))
-        if table is not None:
-            self._text.table(table)
-        elif chart is not None:
-            write_chart(self._writer, self._part(chart.get(f"{R}id", "")))
-        elif diagram is not None:
-            write_diagram(self._writer, self._part(diagram.get(f"{R}dm", "")))
-        else:
-            described = _description(node)
-            self._writer.text(described)
-            self._writer.count("embedded object", "rendered" if described else "lost")
-
-    def _beside(self) -> None:
-        """Write the speaker's notes; count comments."""
-        for relation in self._relations.values():
-            if relation.kind == "notesSlide" and (notes := self._package.xml(relation.target)) is not None:
-                lines = [
-                    self._text.line(paragraph)
-                    for node in notes.iter(f"{P}sp")
-                    if any(holder.get("type") == "body" for holder in node.iter(f"{P}ph"))
-                    for paragraph in node.iterfind(f"{P}txBody/{A}p")
-                ]
-                write_notes(self._writer, lines)
-            elif relation.kind == "comments" and (comments := self._package.xml(relation.target)) is not None:
-                self._writer.count("comment", "hidden", len(comments))
-
-    def _part(self, name: str) -> Element | None:
-        relation = self._relations.get(name)
-        return None if relation is None or relation.external else self._package.xml(relation.target)
-
-    def _layout(self) -> Mapping[tuple[str, str], tuple[float, float, float]]:
-        """Return the boxes of placeholders that the slide does not place itself: by their index, and by their kind."""
         boxes: dict[tuple[str, str], tuple[float, float, float]] = {}
         relations: Mapping[str, Relation] = self._relations
         for kind in ("slideLayout", "slideMaster"):
@@ -186,20 +137,79 @@ class _Slide:
                     boxes.setdefault(_key(holder), box)
                     boxes.setdefault((holder.get("type", "obj"), ""), box)
             relations = self._package.relations(relation.target)
-        return boxes
+        self._inherited = boxes
+
+    def read(self, slide: Element, number: int) -> None:
+        """Write a slide, unless it is hidden."""
+        self._writer.page = number
+        if not is_on(slide.get("show")):
+            self._writer.count("hidden slide", "hidden")
+            return
+        tree = slide.find(f"{P}cSld/{P}spTree")
+        placed = [*self._placed(tree, _View())] if tree is not None else []
+        shapes = in_reading_order(placed, self._height)
+        title = next((node for node, kind in shapes if kind in _TITLES), None)
+        titled = () if title is None else map(self._text.line, title.iterfind(f"{P}txBody/{A}p"))
+        write_title(self._writer, Line(" ".join(" ".join(line.paragraphs()) for line in titled)), number)
+        for node, kind in shapes:
+            if node is not title:
+                self._shape(node, kind)
+        for relation in self._relations.values():
+            if relation.kind == "notesSlide" and (notes := self._package.xml(relation.target)) is not None:
+                lines = [
+                    self._text.line(paragraph)
+                    for node in notes.iter(f"{P}sp")
+                    if any(holder.get("type") == "body" for holder in node.iter(f"{P}ph"))
+                    for paragraph in node.iterfind(f"{P}txBody/{A}p")
+                ]
+                write_notes(self._writer, lines)
+            elif relation.kind == "comments" and (comments := self._package.xml(relation.target)) is not None:
+                self._writer.count("comment", "hidden", len(comments))
+
+    def _placed(self, tree: Element, view: _View) -> Iterator[PlacedShape[tuple[Element, str | None]]]:
+        """Yield the shapes of a tree and of the groups in it, with the kind of placeholder that each fills."""
+        above = 0.0
+        for node in tree:
+            if node.tag == f"{MC}AlternateContent":
+                chosen = node.find(f"{MC}Choice")
+                yield from self._placed(node if chosen is None else chosen, view)
+            elif node.tag == f"{P}grpSp":
+                yield from self._placed(node, _inside(node, view))
+            elif node.tag in _SHAPES:
+                holder = next(node.iter(f"{P}ph"), None)
+                kind = None if holder is None else holder.get("type", "obj")
+                box = _box(node) or self._inherited.get(_key(holder)) or self._inherited.get((kind or "", ""))
+                x, above, height = box or (0.0, above, 0.0)
+                left, top = view.x + x * view.scale_x, view.y + above * view.scale_y
+                yield PlacedShape((node, kind), left, top, height * view.scale_y)
+
+    def _shape(self, node: Element, kind: str | None) -> None:
+        """Write a table, a chart, a diagram, words; other frames belong to other programs."""
+        table, chart, diagram = (next(node.iter(tag), None) for tag in (f"{A}tbl", f"{C}chart", f"{DGM}relIds"))
+        is_frame = node.tag == f"{P}graphicFrame"
+        if kind in _LEFT_OUT:
+            has_text = any((text.text or "").strip() for text in node.iter(f"{A}t"))
+            self._writer.count("page header or footer", "navigation", int(has_text))
+        elif is_frame and table is not None:
+            self._text.table(table)
+        elif is_frame and chart is not None:
+            write_chart(self._writer, self._part(chart.get(f"{R}id", "")))
+        elif is_frame and diagram is not None:
+            write_diagram(self._writer, self._part(diagram.get(f"{R}dm", "")))
+        elif is_frame or node.tag == f"{P}pic":
+            described = clean(next((each.get("descr", "") for each in node.iter(f"{P}cNvPr")), ""))
+            self._writer.text(described)
+            self._writer.count("embedded object" if is_frame else "figure", "rendered" if described else "lost")
+        else:
+            self._text.body(node.find(f"{P}txBody"), kind in ("body", "obj"))
+
+    def _part(self, name: str) -> Element | None:
+        relation = self._relations.get(name)
+        return None if relation is None or relation.external else self._package.xml(relation.target)
 
 
 def _key(holder: Element | None) -> tuple[str, str]:
     return ("", "") if holder is None else ("", holder.get("idx", "") or f"type {holder.get('type', 'obj')}")
-
-
-def _paragraphs(text: SlideText, node: Element) -> Iterator[str]:
-    for paragraph in node.iterfind(f"{P}txBody/{A}p"):
-        yield " ".join(text.line(paragraph).paragraphs())
-
-
-def _description(node: Element) -> str:
-    return clean(next((each.get("descr", "") for each in node.iter(f"{P}cNvPr")), ""))
 
 
 def _box(node: Element) -> tuple[float, float, float] | None:
@@ -208,36 +218,29 @@ def _box(node: Element) -> tuple[float, float, float] | None:
     transform = node.find(f"{P}xfrm") if transform is None else transform
     if transform is None:
         return None
-    x, y = _pair(transform.find(f"{A}off"), "x", "y")
-    _, height = _pair(transform.find(f"{A}ext"), "cx", "cy")
-    return x, y, height
+    return (*_pair(transform, "off", "x", "y"), _pair(transform, "ext", "cx", "cy")[1])
+
+
+def _pair(transform: Element, name: str, *sides: str) -> tuple[float, float]:
+    node = transform.find(f"{A}{name}")
+    values = ("" if node is None else node.get(side, "") for side in sides)
+    first, second = (
+        float(small_int(value.removeprefix("-")) or 0) * (-1 if value[:1] == "-" else 1) for value in values
+    )
+    return first, second
 
 
 def _inside(group: Element, view: _View) -> _View:
-    """Return how coordinates inside a group become those of the slide."""
     transform = group.find(f"{P}grpSpPr/{A}xfrm")
     if transform is None:
         return view
-    x, y = _pair(transform.find(f"{A}off"), "x", "y")
-    width, height = _pair(transform.find(f"{A}ext"), "cx", "cy")
-    child_x, child_y = _pair(transform.find(f"{A}chOff"), "x", "y")
-    child_width, child_height = _pair(transform.find(f"{A}chExt"), "cx", "cy")
+    (x, y), (width, height) = _pair(transform, "off", "x", "y"), _pair(transform, "ext", "cx", "cy")
+    child_x, child_y = _pair(transform, "chOff", "x", "y")
+    child_width, child_height = _pair(transform, "chExt", "cx", "cy")
     scale_x = view.scale_x * (width / child_width if child_width else 1)
     scale_y = view.scale_y * (height / child_height if child_height else 1)
     left, top = view.x + x * view.scale_x, view.y + y * view.scale_y
     return _View(left - child_x * scale_x, top - child_y * scale_y, scale_x, scale_y)
-
-
-def _pair(node: Element | None, first: str, second: str) -> tuple[float, float]:
-    if node is None:
-        return 0, 0
-    return _number(node.get(first)), _number(node.get(second))
-
-
-def _number(value: str | None) -> float:
-    digits = (value or "").removeprefix("-")
-    number = float(small_int(digits) or 0)
-    return -number if value and value.startswith("-") else number
 
 
 class SlideText:
@@ -258,36 +261,34 @@ class SlideText:
 
     def _paragraph(self, paragraph: Element, line: Line, bullets: bool, counts: dict[int, int]) -> None:
         properties = paragraph.find(f"{A}pPr")
+        marks = [] if properties is None else [str(each.tag).removeprefix(A) for each in properties]
         level = min((small_int(properties.get("lvl")) or 0) if properties is not None else 0, 8)
         numbered = None if properties is None else properties.find(f"{A}buAutoNum")
         for deeper in [each for each in counts if each > level or (numbered is None and each == level)]:
             del counts[deeper]
         if numbered is not None:
             counts[level] = counts.get(level, (small_int(numbered.get("startAt")) or 1) - 1) + 1
-            self._writer.item(line, _item_number(counts[level], numbered.get("type", "")), level)
-        elif self._is_item(properties, bullets, level):
+            kind = numbered.get("type", "")  # such as `arabicPeriod` or `alphaLcParenR`
+            form = next((name for prefix, name in _FORMS.items() if kind.startswith(prefix)), "decimal")
+            text = number_text(counts[level], form)
+            end = ")" if "Paren" in kind else "."
+            self._writer.item(line, f"{'(' * kind.endswith('ParenBoth')}{text}{end}", level)
+        elif "buNone" not in marks and (bullets or level or "buChar" in marks or "buBlip" in marks):
             self._writer.item(line, "-", level)
         else:
             self._writer.paragraph(line)
 
-    def _is_item(self, properties: Element | None, bullets: bool, level: int) -> bool:
-        if properties is not None:
-            if properties.find(f"{A}buNone") is not None:
-                return False
-            if properties.find(f"{A}buChar") is not None or properties.find(f"{A}buBlip") is not None:
-                return True
-        return bullets or level > 0
-
-    def line(self, paragraph: Element) -> Line:
-        """Return the text of a paragraph."""
-        line = Line()
-        self._read(paragraph, line)
-        return line
-
-    def _read(self, element: Element, line: Line) -> None:
-        for node in element:
+    def line(self, paragraph: Element, line: Line | None = None) -> Line:
+        """Return the text of a paragraph, appended to the line."""
+        line = line or Line()
+        for node in paragraph:
             if node.tag in (f"{A}r", f"{A}fld"):
-                self._run(node, line)
+                mark = line.mark()
+                write_run(self._writer, line, node)
+                link = node.find(f"{A}rPr/{A}hlinkClick")
+                relation = None if link is None else self._relations.get(link.get(f"{R}id", ""))
+                if relation is not None and relation.external:
+                    line.link(mark, relation.target)
             elif node.tag == f"{A}br":
                 line.line_break()
             elif node.tag == f"{M}oMath":
@@ -295,23 +296,22 @@ class SlideText:
                 self._writer.count("equation", "rendered")
             elif node.tag == f"{MC}AlternateContent":
                 chosen = node.find(f"{MC}Choice")
-                self._read(node if chosen is None else chosen, line)
+                self.line(node if chosen is None else chosen, line)
             elif node.tag not in (f"{A}pPr", f"{A}endParaRPr") and isinstance(node.tag, str):
-                self._read(node, line)
-
-    def _run(self, node: Element, line: Line) -> None:
-        mark = line.mark()
-        write_run(self._writer, line, node)
-        link = node.find(f"{A}rPr/{A}hlinkClick")
-        relation = None if link is None else self._relations.get(link.get(f"{R}id", ""))
-        if relation is not None and relation.external:
-            line.link(mark, relation.target)
+                self.line(node, line)
+        return line
 
     def table(self, table: Element) -> None:
-        """Write a table."""
         properties = table.find(f"{A}tblPr")
         first = properties is not None and is_on(properties.get("firstRow"), absent=False)
-        rows = [[self._cell(cell) for cell in row.iterchildren(f"{A}tc") if not _is_covered(cell)] for row in table]
+        rows = [
+            [
+                self._cell(cell)
+                for cell in row.iterchildren(f"{A}tc")
+                if not any(is_on(cell.get(name), absent=False) for name in ("hMerge", "vMerge"))
+            ]
+            for row in table
+        ]
         self._writer.table([row for row in rows if row], "first" if first else "unknown")
 
     def _cell(self, cell: Element) -> Cell:
@@ -319,16 +319,3 @@ class SlideText:
             self.body(cell.find(f"{A}txBody"), bullets=False)
         columns, rows = (small_int(cell.get(name)) or 1 for name in ("gridSpan", "rowSpan"))
         return Cell(cell_text(blocks), False, columns, rows)
-
-
-def _is_covered(cell: Element) -> bool:
-    return any(is_on(cell.get(name), absent=False) for name in ("hMerge", "vMerge"))
-
-
-def _item_number(count: int, kind: str) -> str:
-    """Return the number of an item in a form such as `arabicPeriod` or `alphaLcParenR`."""
-    form = next((name for prefix, name in _FORMS.items() if kind.startswith(prefix)), "decimal")
-    text = number_text(count, form)
-    if kind.endswith("ParenBoth"):
-        return f"({text})"
-    return f"{text})" if kind.endswith("ParenR") else f"{text}."

@@ -1,8 +1,4 @@
-"""Styles and numbers of a Word document: what a paragraph is by its own properties and by its style and those below it.
-
-Belongs here: levels of headings, hidden and struck text, paragraphs of a table of contents, of code; definitions of
-lists, their counters, the text of a number. Does not belong here: text.
-"""
+"""Styles and numbers of a Word document: what a paragraph is by its own properties, its style and those below it."""
 
 from __future__ import annotations
 
@@ -15,8 +11,10 @@ from rag_assets.steps.formats.text_marks import STRUCK, Mark
 
 LEVELS = 9
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"))
-_ROMAN_ONES = ((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
+_ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
+    *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DEPTH_MAX = 30  # styles based on styles
@@ -66,7 +64,10 @@ class Styles:
         self._default = ""
         for node in () if tree is None else tree.iterchildren(f"{W}style"):
             name = node.get(f"{W}styleId", "")
-            self._styles[name] = _style(node)
+            style = _WordStyle(value_of(node, "name").strip(), value_of(node, "basedOn"))
+            if (properties := node.find(f"{W}pPr")) is not None:
+                _properties(style, properties)
+            self._styles[name] = style if (run := node.find(f"{W}rPr")) is None else _look(style, run)
             if node.get(f"{W}type") == "paragraph" and is_on(node.get(f"{W}default"), absent=False):
                 self._default = name
 
@@ -130,15 +131,7 @@ def is_code(names: list[str]) -> bool:
     return any(_CODE_NAME.fullmatch(name) for name in names)
 
 
-def _style(node: Element) -> _WordStyle:
-    style = _WordStyle(value_of(node, "name").strip(), value_of(node, "basedOn"))
-    if (properties := node.find(f"{W}pPr")) is not None:
-        _properties(style, properties)
-    return style if (run := node.find(f"{W}rPr")) is None else _look(style, run)
-
-
 def _look(style: _WordStyle, run: Element) -> _WordStyle:
-    """Return the style with a run's own formatting."""
     for name, reason in _LEFT_OUT.items():
         if (switch := run.find(f"{W}{name}")) is not None:
             style.switches[reason] = style.switches.get(reason, False) or is_on(switch.get(f"{W}val"))
@@ -199,24 +192,21 @@ class Numbering:
         self._overrides: dict[str, dict[int, int]] = {}
         self._started: set[tuple[str, int]] = set()
         if tree is not None:
-            self._read(tree)
-
-    def _read(self, tree: Element) -> None:
-        abstract: dict[str, _List] = {}
-        styled: dict[str, _List] = {}
-        links: dict[str, str] = {}
-        for node in tree.iterchildren(f"{W}abstractNum"):
-            name = node.get(f"{W}abstractNumId", "")
-            abstract[name] = _List(dict(map(_level, node.iterchildren(f"{W}lvl"))))
-            if style := value_of(node, "styleLink"):
-                styled[style] = abstract[name]
-            if style := value_of(node, "numStyleLink"):
-                links[name] = style
-        for node in tree.iterchildren(f"{W}num"):
-            name, base = node.get(f"{W}numId", ""), value_of(node, "abstractNumId")
-            found = styled.get(links[base]) if base in links else abstract.get(base)
-            if found is not None:
-                self._lists[name] = self._with_overrides(name, node, found)
+            abstract: dict[str, _List] = {}
+            styled: dict[str, _List] = {}
+            links: dict[str, str] = {}
+            for node in tree.iterchildren(f"{W}abstractNum"):
+                name = node.get(f"{W}abstractNumId", "")
+                abstract[name] = _List(dict(map(_level, node.iterchildren(f"{W}lvl"))))
+                if style := value_of(node, "styleLink"):
+                    styled[style] = abstract[name]
+                if style := value_of(node, "numStyleLink"):
+                    links[name] = style
+            for node in tree.iterchildren(f"{W}num"):
+                name, base = node.get(f"{W}numId", ""), value_of(node, "abstractNumId")
+                found = styled.get(links[base]) if base in links else abstract.get(base)
+                if found is not None:
+                    self._lists[name] = self._with_overrides(name, node, found)
 
     def _with_overrides(self, name: str, node: Element, base: _List) -> _List:
         """Return the list of an instance: the shared one, unless it defines levels of its own."""
@@ -240,12 +230,6 @@ class Numbering:
             return None
         level = min(level, LEVELS - 1)
         definition = numbers.levels.get(level, _NumberLevel(form="bullet"))
-        self._step(list_id, numbers, level, definition)
-        if definition.form in ("bullet", "none") or not _PLACE.search(definition.text):
-            return definition.text if definition.form == "none" else "-", definition.form != "none"
-        return _PLACE.sub(lambda place: self._shown(numbers, int(place[1]) - 1, level), definition.text).strip(), False
-
-    def _step(self, list_id: str, numbers: _List, level: int, definition: _NumberLevel) -> None:
         first = (list_id, level) not in self._started
         self._started.add((list_id, level))
         override = self._overrides.get(list_id, {}).get(level)
@@ -257,6 +241,9 @@ class Numbering:
             restart = numbers.levels.get(lower, _NumberLevel()).restart
             if restart is None or (restart and level < restart):
                 numbers.counts.pop(lower, None)
+        if definition.form in ("bullet", "none") or not _PLACE.search(definition.text):
+            return definition.text if definition.form == "none" else "-", definition.form != "none"
+        return _PLACE.sub(lambda place: self._shown(numbers, int(place[1]) - 1, level), definition.text).strip(), False
 
     def _shown(self, numbers: _List, place: int, level: int) -> str:
         definition = numbers.levels.get(place, _NumberLevel())
@@ -278,19 +265,12 @@ def number_text(count: int, form: str) -> str:
     """Return a number in a form: decimal, letters or Roman; other forms as decimal."""
     if form == "decimalZero":
         return f"{count:02}"
-    if count < 1 or count > 3999:
-        return str(count)
-    if form in ("lowerLetter", "upperLetter"):
-        letters = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
-        return letters if form == "lowerLetter" else letters.upper()
-    if form in ("lowerRoman", "upperRoman"):
-        return _roman(count) if form == "lowerRoman" else _roman(count).upper()
-    return str(count)
-
-
-def _roman(count: int) -> str:
-    digits = ""
-    for value, letters in (*_ROMAN, *_ROMAN_ONES):
-        digits += letters * (count // value)
-        count %= value
-    return digits
+    text = ""
+    if 1 <= count <= 3999 and form in ("lowerLetter", "upperLetter"):
+        text = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
+    elif 1 <= count <= 3999 and form in ("lowerRoman", "upperRoman"):
+        left = count
+        for value, letters in _ROMAN:
+            text += letters * (left // value)
+            left %= value
+    return (text.upper() if form.startswith("upper") else text) or str(count)

@@ -1,31 +1,128 @@
-"""XLSX files: what an Excel workbook says, sheet by sheet.
+"""XLSX files: what an Excel workbook says, sheet by sheet; the tables of a sheet, for sheets of all formats.
 
-Belongs here: sheets in their order, cells as they are shown by their number formats (ECMA-376, 18.8.30 and 18.8.31),
-what is hidden. Does not belong here: tables of a sheet (`pages`).
-
-Numbers are shown with `.` and `,`, whatever the country of who looks: the file does not say. The dates that Excel shows
-by country (formats 14 and 22) are shown as ISO 8601.
+Cells are as they are shown by their number formats (ECMA-376, 18.8.30 and 18.8.31). Numbers are shown with `.` and `,`,
+whatever the country of who looks: the file does not say. The dates that Excel shows by country (formats 14 and 22) are
+shown as ISO 8601.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import NamedTuple
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
-from rag_assets.steps.files.office.drawings import A, C, paragraph_text, write_chart
-from rag_assets.steps.files.office.pages import COLUMNS_MAX, ROWS_MAX, MergedCell, SheetRow, SheetShape, write_sheet
-from rag_assets.steps.files.office.parts import Package, pulled
+from rag_assets.steps.files.office.docx import PIC, R
+from rag_assets.steps.files.office.parts import A, C, Package, paragraph_text, pulled, write_chart
 from rag_assets.steps.files.office.word_styles import is_on, small_int
-from rag_assets.steps.files.office.word_text import PIC, R
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.blocks import Cell, clean
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.text_marks import STRUCK, Mark
+
+ROWS_MAX, COLUMNS_MAX = 1_048_576, 16_384
+"""Of a sheet in Excel; what lies beyond is read by no program."""
+_MERGED_MAX = 10_000
+_DEFAULT_NAME = re.compile(r"(?:Table|Tabelle|Tableau|Tabla|__Anonymous_Sheet_DB__)_?\d{0,9}")
+
+
+class MergedCell(NamedTuple):
+    """A merged cell: its first and last row and column, from 0."""
+
+    row: int
+    column: int
+    last_row: int
+    last_column: int
+
+
+class SheetRow(NamedTuple):
+    """The cells of a row that have text, by column; both from 0."""
+
+    row: int
+    cells: Mapping[int, str]
+
+
+@dataclass
+class SheetShape:
+    """A sheet's properties beside its cells."""
+
+    merged: Sequence[MergedCell] = ()
+    hidden_rows: set[int] = field(default_factory=set)  # they part nothing
+    names: Mapping[int, str] = field(default_factory=dict)  # of defined tables, by their first row
+    _starting: dict[tuple[int, int], MergedCell] = field(default_factory=dict)
+    _indexed: int = 0
+
+    def starting(self) -> Mapping[tuple[int, int], MergedCell]:
+        """Return the merged cells by their first row and column."""
+        new = self.merged[self._indexed : _MERGED_MAX]
+        self._starting.update({(merged.row, merged.column): merged for merged in new})
+        self._indexed += len(new)
+        return self._starting
+
+
+def write_sheet(writer: BlockWriter, rows: Iterable[SheetRow], shape: SheetShape) -> None:
+    """Write the tables of a sheet; rows come in order, rows without text may be missing."""
+    part: list[SheetRow] = []
+    size, last = 0, -1
+    for row in rows:
+        if not row.cells:
+            continue
+        if part and _parted(last, row.row, shape):
+            _write_part(writer, part, shape)
+            part, size = [], 0
+        last = row.row
+        part.append(row)
+        size += len(row.cells)
+        if size > writer.cells_left:  # more than is kept: the writer reports the cut
+            break
+    _write_part(writer, part, shape)
+
+
+def _parted(above: int, below: int, shape: SheetShape) -> bool:
+    """Return whether there is a blank row between two rows, or a defined table begins."""
+    if below in shape.names:
+        return True
+    hidden = shape.hidden_rows
+    return any(row not in hidden for row in range(above + 1, min(below, above + 2 + len(hidden))))
+
+
+def _write_part(writer: BlockWriter, part: list[SheetRow], shape: SheetShape) -> None:
+    if not part:
+        return
+    name = shape.names.get(part[0].row, "")
+    if name and not _DEFAULT_NAME.fullmatch(name):
+        writer.text(name)
+    columns = sorted({column for row in part for column in row.cells})
+    if len(columns) == 1:
+        for row in part:
+            writer.paragraph(Line(row.cells[columns[0]]))
+        return
+    starting = shape.starting()
+    rows = [row.row for row in part]
+    covered: dict[int, MergedCell] = {}  # by column: the cell that goes on from above
+    table: list[list[Cell]] = []
+    for row in part:
+        table.append([])
+        covered_to = -1
+        for place, column in enumerate(columns):
+            if column <= covered_to or (column in covered and covered[column].last_row >= row.row):
+                continue
+            text, merged = row.cells.get(column, ""), starting.get((row.row, column))
+            if merged is None:
+                table[-1].append(Cell(text))
+                continue
+            covered_to = merged.last_column
+            across = columns[place : bisect_right(columns, merged.last_column)]
+            covered.update(dict.fromkeys(across, merged))
+            down = bisect_right(rows, merged.last_row) - bisect_left(rows, row.row)
+            table[-1].append(Cell(text, False, len(across), down))
+    writer.table(table)
+
 
 _BUILT_IN = {
     1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00", 14: "yyyy-mm-dd",
@@ -90,13 +187,13 @@ class _Shown:
             return "TRUE" if value == "1" else "FALSE"
         if kind != "n" or not value:
             return clean(value)
-        style = _style(cell)
+        style = small_int(cell.get("s")) or 0
         return shown(value.strip(), self.codes[style] if style < len(self.codes) else "", self.from_1904)
 
     def is_struck(self, cell: Element) -> bool:
         """Return whether the text of a cell is struck, and count it then."""
-        if is_struck := _style(cell) in self.struck:
-            self.writer.count(STRUCK, "hidden")
+        is_struck = (small_int(cell.get("s")) or 0) in self.struck
+        self.writer.count(STRUCK, "hidden", int(is_struck))
         return is_struck
 
 
@@ -108,7 +205,8 @@ class _Workbook:
         self._relations = package.relations(main)
         settings = tree.find(f"{S}workbookPr")
         from_1904 = settings is not None and is_on(settings.get("date1904"), absent=False)
-        styles = self._part("styles")
+        name = next((each.target for each in self._relations.values() if each.kind == "styles"), "")
+        styles = self._package.xml(name) if name else None
         self._shown = _Shown(self._strings(), _codes(styles), from_1904, _struck(styles), writer)
 
     def read(self) -> None:
@@ -122,16 +220,15 @@ class _Workbook:
                 continue
             self._writer.heading(Line(sheet.get("name", "")), 1)
             if relation.kind == "worksheet":
-                self._sheet(relation.target)
+                shape = SheetShape(
+                    merged=[*_merged(self._package, relation.target)], names=self._tables(relation.target)
+                )
+                rows = _SheetRows(self._package, relation.target, self._shown, shape)
+                write_sheet(self._writer, rows.read(), shape)
+                self._writer.count("hidden row", "hidden", rows.hidden_rows)
+                self._writer.count("hidden column", "hidden", rows.hidden_columns)
+                self._writer.count("formula without a value", "lost", rows.unknown)
             self._beside(relation.target)
-
-    def _sheet(self, name: str) -> None:
-        shape = SheetShape(merged=[*_merged(self._package, name)], names=self._tables(name))
-        rows = _SheetRows(self._package, name, self._shown, shape)
-        write_sheet(self._writer, rows.read(), shape)
-        self._writer.count("hidden row", "hidden", rows.hidden_rows)
-        self._writer.count("hidden column", "hidden", rows.hidden_columns)
-        self._writer.count("formula without a value", "lost", rows.unknown)
 
     def _tables(self, name: str) -> dict[int, str]:
         """Return the names of the defined tables of a sheet by their first rows."""
@@ -175,10 +272,6 @@ class _Workbook:
                 break
         return strings
 
-    def _part(self, kind: str) -> Element | None:
-        name = next((each.target for each in self._relations.values() if each.kind == kind), "")
-        return self._package.xml(name) if name else None
-
 
 class _SheetRows:
     """Reads the rows of one sheet piece by piece, as far as they are needed."""
@@ -199,7 +292,9 @@ class _SheetRows:
         number = -1
         for node in pulled(self._package, self._name, f"{S}col", f"{S}row"):
             if node.tag == f"{S}col":
-                self._column(node)
+                if is_on(node.get("hidden"), absent=False):
+                    first, last = small_int(node.get("min")) or 1, small_int(node.get("max")) or 1
+                    self._columns.update(range(first - 1, min(last, COLUMNS_MAX)))
                 continue
             number = (small_int(node.get("r")) or number + 2) - 1
             if number >= ROWS_MAX:
@@ -210,11 +305,6 @@ class _SheetRows:
                 self.hidden_rows += bool(cells)
             elif cells:
                 yield SheetRow(number, cells)
-
-    def _column(self, node: Element) -> None:
-        if is_on(node.get("hidden"), absent=False):
-            first, last = small_int(node.get("min")) or 1, small_int(node.get("max")) or 1
-            self._columns.update(range(first - 1, min(last, COLUMNS_MAX)))
 
     def _cells(self, row: Element) -> Iterator[tuple[int, str]]:
         column = -1
@@ -271,7 +361,6 @@ def _rich(writer: BlockWriter, node: Element | None) -> str:
 
 
 def _mark(font: Element | None) -> Mark:
-    """Return how a font marks text."""
     if font is None:
         return ""
     if (strike := font.find(f"{S}strike")) is not None and is_on(strike.get("val")):
@@ -281,12 +370,7 @@ def _mark(font: Element | None) -> Mark:
     return "" if align is None else shifts.get(align.get("val", ""), "")
 
 
-def _style(cell: Element) -> int:
-    return small_int(cell.get("s")) or 0
-
-
 def _codes(styles: Element | None) -> list[str]:
-    """Return the code of each cell style's number format."""
     if styles is None:
         return []
     formats = styles.iterfind(f"{S}numFmts/{S}numFmt")
@@ -296,7 +380,6 @@ def _codes(styles: Element | None) -> list[str]:
 
 
 def _struck(styles: Element | None) -> frozenset[int]:
-    """Return the cell styles whose fonts strike text."""
     if styles is None:
         return frozenset()
     fonts = {place for place, font in enumerate(styles.iterfind(f"{S}fonts/{S}font")) if _mark(font) == "struck"}
@@ -373,7 +456,8 @@ def _number(number: Decimal, tokens: list[str]) -> str:
         return general(number)
     before = "".join(_literal(token) or "" for token in tokens[: places[0]])
     after = "".join(_literal(token) or "" for token in tokens[places[-1] + 1 :])
-    digits = _scientific(number, tokens[places[0]]) if scientific else _digits(abs(number) * 100**percent, pattern)
+    decimals = min(len(tokens[places[0]].partition(".")[2]), _DIGITS_MAX)
+    digits = f"{float(number):.{decimals}E}" if scientific else _digits(abs(number) * 100**percent, pattern)
     sign = "-" if number < 0 and not scientific and digits.strip("0.,") else ""
     return f"{sign}{before}{digits}{after}".strip()
 
@@ -392,11 +476,6 @@ def _digits(number: Decimal, pattern: str) -> str:
     wanted = whole.replace(",", "").count("0")
     integer = integer if integer != "0" or wanted or not fraction else ""
     return integer.rjust(wanted, "0") + (f".{fraction}" if fraction else "")
-
-
-def _scientific(number: Decimal, pattern: str) -> str:
-    decimals = len(pattern.partition(".")[2])
-    return format(float(number), f".{min(decimals, _DIGITS_MAX)}E")
 
 
 def _date(number: Decimal, tokens: list[str], from_1904: bool) -> str:

@@ -1,12 +1,8 @@
-"""Headings of a file without markup, and the name of a document.
-
-Belongs here: headings and their levels: by the outline, else by size, weight and numbering; a document's own name: by
-its metadata, by its pages' repeated lines, else by its cover. Does not belong here: reading the outline (`reading`),
-the title of a page of a source, which is the file's name (`rag_assets.sources.documents`), finding repeated lines
-(`layout`), lines and tables.
+"""Headings of a file without markup, by the outline, else by size, weight and numbering; and the name of a document.
 
 A file's name often says little ("10q-2023Q1-AAPL"), and so does a passage of a report whose words are in every other
-report, too: questions name the document. So its name is above all of its headings.
+report, too: questions name the document. So its name is above all of its headings: by its metadata, by its pages'
+repeated lines, else by its cover.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import PageRows, PdfRow
+from rag_assets.steps.files.pdf.words import PageRows, PdfRow
 from rag_assets.steps.formats.blocks import Block, clean
 
 _MOST = 120  # characters of a name
@@ -48,7 +44,9 @@ def document_name(title: str, pages: Sequence[PageRows], shown: Sequence[PageRow
         shown: the same without repeated ones.
         blocks: its blocks.
     """
-    parts = [*_of_metadata(title), *_running(pages, shown)]
+    name = clean(_WRITTEN_BY.sub("", clean(title)))
+    is_name = len(name) <= _MOST and len(_WORD.findall(name)) >= 2 and not _FILE.search(name)
+    parts = [*([name] if is_name else []), *_running(pages, shown)]
     if not any(len(_WORD.findall(part)) >= 2 for part in parts):
         parts += _of_cover(pages, blocks)
     names: list[str] = []
@@ -63,21 +61,13 @@ def under_name(name: str, blocks: Sequence[Block]) -> list[Block]:
     """Return the blocks of a document below its name; a cover that says the same says it once."""
     if not name:
         return list(blocks)
-    first = Block("heading", name, level=1, anchors=("page=1",), page=1)
-    return [
-        first,
-        *(
-            block._replace(level=block.level + 1) if block.kind == "heading" else block
-            for block in blocks
-            if not (block.kind == "heading" and block.page == 1 and _bare(block.text) == _bare(name))
-        ),
-    ]
-
-
-def _of_metadata(title: str) -> Iterator[str]:
-    name = clean(_WRITTEN_BY.sub("", clean(title)))
-    if len(name) <= _MOST and len(_WORD.findall(name)) >= 2 and not _FILE.search(name):
-        yield name
+    named = [Block("heading", name, level=1, anchors=("page=1",), page=1)]
+    for block in blocks:
+        if block.kind != "heading":
+            named.append(block)
+        elif block.page != 1 or _bare(block.text) != _bare(name):
+            named.append(block._replace(level=block.level + 1))
+    return named
 
 
 def _running(pages: Sequence[PageRows], shown: Sequence[PageRows]) -> Iterator[str]:
@@ -99,7 +89,6 @@ def _running(pages: Sequence[PageRows], shown: Sequence[PageRows]) -> Iterator[s
 
 
 def _of_cover(pages: Sequence[PageRows], blocks: Sequence[Block]) -> Iterator[str]:
-    """Yield the headings of the first page of a document of several, up to its first table or longer text."""
     if len(pages) < _PAGES:
         return
     alike = Counter(_DIGITS.sub("#", block.text) for block in blocks if block.kind == "heading")
@@ -139,7 +128,7 @@ _DATE = re.compile(
     r"|\(?in\s(?:millions|thousands|billions)\b.{0,90})",
     re.I,
 )
-_SIGNS = re.compile(r"[\W_]+")
+
 _VALUE = re.compile(r"[$€£]\s?\d|\d,\d{3}\b|\(\d")
 _LEADER = "....."  # to the number of a page in a table of contents
 
@@ -174,7 +163,7 @@ class _Style(NamedTuple):
 def heading_levels(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> list[int]:
     """Return the level of each paragraph; 0: it is no heading."""
     bold = _is_mostly_bold(candidates)
-    outlined = _outlined(candidates, outline)
+    outlined = {at: min(max(entry.level, 1), LEVELS) for at, entry in _matched(candidates, outline).items()}
     styles = [
         _style(candidate) if at in outlined or _looks_like_heading(candidate, bold) else None
         for at, candidate in enumerate(candidates)
@@ -189,7 +178,10 @@ def usual_sizes(pages: Sequence[PageRows]) -> dict[int, float]:
     It is that of most letters of the document. Pages that hardly use it are scaled as a whole: theirs is the one of
     their own sizes that most letters of the pages around have, for a page of tables may have few of running text.
     """
-    every = [_sizes(page) for page in pages]
+    every = [Counter[float]() for _ in pages]
+    for counts, page in zip(every, pages, strict=True):
+        for row in page.rows:
+            counts[round(row.size, 1)] += len(row.text)
     total: Counter[float] = sum(every, Counter[float]())
     usual = max(total, key=lambda size: (total[size], -size), default=10.0)
     sizes: dict[int, float] = {}
@@ -202,15 +194,7 @@ def usual_sizes(pages: Sequence[PageRows]) -> dict[int, float]:
     return sizes
 
 
-def _sizes(page: PageRows) -> Counter[float]:
-    sizes = Counter[float]()
-    for row in page.rows:
-        sizes[round(row.size, 1)] += len(row.text)
-    return sizes
-
-
 def _is_mostly_bold(candidates: Iterable[HeadingCandidate]) -> bool:
-    """Return whether most of the running text is bold."""
     total = bold = 0
     for candidate in candidates:
         for row in candidate.rows:
@@ -221,7 +205,6 @@ def _is_mostly_bold(candidates: Iterable[HeadingCandidate]) -> bool:
 
 
 def _looks_like_heading(candidate: HeadingCandidate, all_bold: bool) -> bool:
-    """Return whether a paragraph is set off as headings are."""
     text, rows = candidate.text, candidate.rows
     if len(rows) > _LINES_MAX or len(text) > _CHARS_MAX or len(text.split()) > _WORDS_MAX or not _LETTER.search(text):
         return False
@@ -243,7 +226,6 @@ def _style(candidate: HeadingCandidate) -> _Style:
 
 
 def _pattern(text: str) -> int:
-    """Return how high numbering places a heading, from 0."""
     for rank, pattern in enumerate(_PATTERNS):
         if pattern.match(text):
             return rank
@@ -279,43 +261,30 @@ def _levels(
     return levels
 
 
-def _outlined(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> dict[int, int]:
-    """Return the paragraphs that are entries of the outline, with their levels; each entry is one paragraph."""
-    return {at: min(max(entry.level, 1), LEVELS) for at, entry in _matched(candidates, outline).items()}
-
-
 def unseen_parents(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> list[Outlined]:
-    """Return the outline's parent entries that no paragraph has: parts of the document without a heading of their
-    own."""
+    """Return the outline's parent entries that no paragraph has: parts of the document without a heading."""
     seen = set(map(id, _matched(candidates, outline).values()))
     parents = (entry for entry, below in pairwise(outline) if below.level > entry.level)
     return [entry for entry in parents if id(entry) not in seen]
 
 
 def _matched(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> dict[int, Outlined]:
+    """Return the entries of the outline by the places of their paragraphs, one for each. Titles in the outline may be
+    shortened, or lack the number."""
     by_page: defaultdict[int, list[tuple[str, Outlined]]] = defaultdict(list)
     for entry in outline:
-        if name := _compared(entry.title):
+        if name := _bare(entry.title):
             by_page[entry.page].append((name, entry))
     matched: dict[int, Outlined] = {}
     for at, candidate in enumerate(candidates):
         waiting = by_page.get(candidate.page)
         if not waiting or len(candidate.rows) > _LINES_MAX or len(candidate.text) > _CHARS_MAX:
             continue
-        name = _compared(candidate.text)
-        found = next((entry for entry in waiting if _same(name, entry[0])), None)
-        if found:
-            waiting.remove(found)
-            matched[at] = found[1]
+        name = _bare(candidate.text)
+        for title, entry in [*waiting] if name else ():
+            is_part = min(len(name), len(title)) >= 8 and (name.endswith(title) or title.endswith(name))
+            if name == title or is_part:
+                waiting.remove((title, entry))
+                matched[at] = entry
+                break
     return matched
-
-
-def _same(name: str, title: str) -> bool:
-    """Return whether a paragraph is the outline's entry; titles there may be shortened, or lack the number."""
-    if not name:
-        return False
-    return name == title or (min(len(name), len(title)) >= 8 and (name.endswith(title) or title.endswith(name)))
-
-
-def _compared(text: str) -> str:
-    return _SIGNS.sub("", text.casefold())

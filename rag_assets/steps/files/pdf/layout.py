@@ -1,8 +1,4 @@
-"""The blocks of a document from the lines of its pages.
-
-Belongs here: pages in order as headings, paragraphs, lists and tables, continuation over a page break, and lines at the
-top and bottom of pages that are repeated or only number the page. Does not belong here: headings, paragraphs and tables
-by themselves (`headings`, `rows`, `tables`), opening a file (`reading`).
+"""The blocks of a document from the lines of its pages, in order, with continuation over a page break.
 
 Repeated lines in the margins are recognized by their words. The last line of a page may be higher, if the page is not
 filled: it is a footer if it ends with the page's number, as those of other pages do.
@@ -26,19 +22,19 @@ from rag_assets.steps.files.pdf.headings import (
     unseen_parents,
     usual_sizes,
 )
-from rag_assets.steps.files.pdf.records import Grid, PageRows, PdfRow, RuledTable
 from rag_assets.steps.files.pdf.rows import (
     Lines,
     NoteCandidate,
     WordVocabulary,
+    around,
     beside_marks,
     ends_sentence,
     paragraphs_of,
     usual_gap,
 )
 from rag_assets.steps.files.pdf.tables import tables_of
-from rag_assets.steps.formats.blocks import Block, Content, clean
-from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
+from rag_assets.steps.files.pdf.words import Grid, PageRows, PdfRow
+from rag_assets.steps.formats.blocks import Block, Cell, Content, Repeats, clean, row_blocks
 from rag_assets.steps.formats.text_marks import STRUCK
 
 _OUTER = 3  # lines at the top and at the bottom of a page that may be repeated
@@ -107,8 +103,7 @@ def _heads_table(rows: Sequence[PdfRow], place: int, order: Sequence[int]) -> bo
 
 
 def _counting(pages: Sequence[PageRows]) -> set[tuple[str, int]]:
-    """Return the last lines of pages that end with a number which counts the pages: words, and by how much it differs
-    from the page."""
+    """Return the last lines of pages that end with a number that counts the pages: words, and its offset."""
     seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     for page in pages:
         for _, key in _ends(page):
@@ -118,10 +113,7 @@ def _counting(pages: Sequence[PageRows]) -> set[tuple[str, int]]:
 
 def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
     """Yield the place of the last line of a page, its words and the offset of its number from the page; nothing if it
-    does not end with a number.
-
-    A detached number counts alone, whatever the words before it are: they may name the chapter.
-    """
+    does not end with a number."""
     if not page.rows:
         return
     place = max(range(len(page.rows)), key=lambda place: page.rows[place].y1)
@@ -129,9 +121,9 @@ def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
     last = row.cells[-1].text
     if (match := _LAST.search(row.text)) is None or len(row.cells) > _CELLS or len(row.text) > _FOOTER_CHARS:
         return
-    is_low = row.y0 > (1 - _MARGIN) * page.height
-    words = "" if is_low and len(row.cells) > 1 and last.isdigit() else row.text[: match.start()].casefold()
-    yield place, (words, int(match[0]) - page.page)
+    # A detached number counts alone, whatever the words before it are: they may name the chapter.
+    is_detached = row.y0 > (1 - _MARGIN) * page.height and len(row.cells) > 1 and last.isdigit()
+    yield place, ("" if is_detached else row.text[: match.start()].casefold(), int(match[0]) - page.page)
 
 
 def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[_Key], set[tuple[str, int]]]:
@@ -166,12 +158,9 @@ def _count(pages: Sequence[PageRows]) -> int:
 
 
 def _is_number(row: PdfRow, zone: str, page: int, offsets: set[tuple[str, int]]) -> bool:
-    """Return whether a line is only the page's number."""
     if _PAGE_OF.fullmatch(row.text):
         return True
-    if not _NUMBER.fullmatch(row.text):
-        return False
-    digits = _DIGITS.search(row.text)
+    digits = _DIGITS.search(row.text) if _NUMBER.fullmatch(row.text) else None
     return digits is not None and ((zone, int(digits[0]) - page) in offsets or int(digits[0]) == page)
 
 
@@ -215,7 +204,7 @@ def blocks_of(
     ledger["page of headers and footers alone", "navigation"] += len(bare)
     blocks = _Blocks(vocabulary, confidence)
     sizes = usual_sizes(shown)
-    usual_of = {page: size * (_UNSURE if confidence.knows(page) else 1.0) for page, size in sizes.items()}
+    usual_of = {page: size * (_UNSURE if page in confidence.pages else 1.0) for page, size in sizes.items()}
     candidates = [
         HeadingCandidate(part.text, part.page, part.lines.rows, usual_of[part.page]) for part in parts if part.lines
     ]
@@ -224,19 +213,16 @@ def blocks_of(
     unseen = unseen_parents(candidates, outline)[::-1]
     for part in parts:
         level = next(levels) if part.lines else 0
-        while unseen and _is_past(part, unseen[-1], heights):
+        while unseen and (unseen[-1].page, heights.get(unseen[-1].page, 0.0) - unseen[-1].up) < (
+            part.page,
+            part.place[3],
+        ):
             entry = unseen.pop()
             if not 0 < level <= entry.level:  # else it is the entry in other words
                 blocks.add_outlined(entry)
         blocks.add(part, level)
     name = document_name(title, pages, shown, blocks.done)
     return Content(under_name(name, _with_headings(blocks.done)), +ledger)
-
-
-def _is_past(part: _Part, entry: Outlined, heights: Mapping[int, float]) -> bool:
-    """Return whether a part of a page is below the target of an outline entry."""
-    down = heights.get(entry.page, 0.0) - entry.up
-    return part.page > entry.page or (part.page == entry.page and part.place[3] > down)
 
 
 def _with_headings(blocks: list[Block]) -> list[Block]:
@@ -256,15 +242,11 @@ class Confidences:
     """The confidence of OCR at a place; pages without OCR have none."""
 
     def __init__(self, pages: Mapping[int, Sequence[tuple[float, float, int]]] | None = None) -> None:
-        self._pages = pages or {}
-
-    def knows(self, page: int) -> bool:
-        """Return whether OCR read a page."""
-        return page in self._pages
+        self.pages = pages or {}
 
     def at(self, page: int, place: Place) -> int | None:
         """Return the mean confidence of the words with their middle in a rectangle; 0 without any."""
-        words = self._pages.get(page)
+        words = self.pages.get(page)
         if words is None:
             return None
         x0, y0, x1, y1 = place
@@ -276,12 +258,19 @@ def _parts(page: PageRows, usual: float, vocabulary: WordVocabulary) -> Iterator
     """Yield the paragraphs and tables of a page in reading order, then rotated text, then its form's values."""
     parts: list[_Part] = []
     place = 0
-    for at, table in _ruled_places(page):
-        parts += _unruled(page, page.rows[place:at], usual, vocabulary)
+    for table in page.ruled:  # read before the first line of the page below it
+        x0, _, x1, y1 = table.box
+        below = (at for at, row in enumerate(page.rows) if row.y0 >= y1 - row.size and row.x0 < x1 and row.x1 > x0)
+        before, place = place, max(place, next(below, len(page.rows)))
+        parts += _unruled(page, page.rows[before:place], usual, vocabulary)
         parts.append(_Part(page.page, "", grid=table.grid, place=table.box))
-        place = at
     parts += _unruled(page, page.rows[place:], usual, vocabulary)
-    yield from (parts[at] for at in beside_marks([_noted(part) for part in parts]))
+    notable = []
+    for part in parts:
+        rows = (part.grid.header, *part.grid.rows) if part.grid else ()
+        text = " | ".join(text for row in rows for text in row) if part.grid else part.text
+        notable.append(NoteCandidate(text, part.lines.rows[0].size if part.lines else 0.0))
+    yield from (parts[at] for at in beside_marks(notable))
     whole = (0.0, 0.0, page.width, page.height)
     for turned in page.turned:
         yield from (part._replace(lines=None, place=whole) for part in _parts(turned, usual, vocabulary))
@@ -289,42 +278,15 @@ def _parts(page: PageRows, usual: float, vocabulary: WordVocabulary) -> Iterator
         yield _Part(page.page, clean(text), place=whole)
 
 
-def _ruled_places(page: PageRows) -> Iterator[tuple[int, RuledTable]]:
-    """Yield the ruled tables, and the line of the page before which each is read: the first one below it."""
-    place = 0
-    for table in page.ruled:
-        x0, _, x1, y1 = table.box
-        below = (at for at, row in enumerate(page.rows) if row.y0 >= y1 - row.size and row.x0 < x1 and row.x1 > x0)
-        place = max(place, next(below, len(page.rows)))
-        yield place, table
-
-
 def _unruled(page: PageRows, rows: Sequence[PdfRow], usual: float, vocabulary: WordVocabulary) -> Iterator[_Part]:
-    """Yield the paragraphs and tables of some lines of a page."""
     place = 0
-    for table in tables_of(rows):
-        yield from _texts(page, rows[place : table.start], usual, vocabulary)
-        found = rows[table.start : table.stop]
-        yield _Part(page.page, "", grid=table.grid, place=_around(found))
-        place = table.stop
-    yield from _texts(page, rows[place:], usual, vocabulary)
-
-
-def _noted(part: _Part) -> NoteCandidate:
-    if part.grid is not None:
-        return NoteCandidate(" | ".join(text for row in (part.grid.header, *part.grid.rows) for text in row), 0.0)
-    return NoteCandidate(part.text, part.lines.rows[0].size if part.lines else 0.0)
-
-
-def _texts(page: PageRows, rows: Sequence[PdfRow], usual: float, vocabulary: WordVocabulary) -> Iterator[_Part]:
-    for lines in paragraphs_of(rows, usual):
-        text = clean(vocabulary.joined([row.text for row in lines.rows]))
-        if text:
-            yield _Part(page.page, text, lines, place=_around(lines.rows))
-
-
-def _around(rows: Sequence[PdfRow]) -> Place:
-    return min(r.x0 for r in rows), min(r.y0 for r in rows), max(r.x1 for r in rows), max(r.y1 for r in rows)
+    for table in [*tables_of(rows), None]:
+        for lines in paragraphs_of(rows[place : table.start if table else None], usual):
+            if text := clean(vocabulary.joined([row.text for row in lines.rows])):
+                yield _Part(page.page, text, lines, place=around(lines.rows))
+        if table:
+            yield _Part(page.page, "", grid=table.grid, place=around(rows[table.start : table.stop]))
+            place = table.stop
 
 
 class _Blocks:
@@ -370,7 +332,6 @@ class _Blocks:
         self._table = None
 
     def _add_paragraph(self, part: _Part, lines: Lines, sure: int | None) -> None:
-        """Append a paragraph, or join it to the one that the page before left open."""
         size = lines.rows[0].size
         if self._open is not None and self._goes_on(part, size):
             place = self._open[0]
@@ -388,10 +349,9 @@ class _Blocks:
         assert self._open is not None
         before = self.done[self._open[0]]
         last = before.breaks[-1][1] if before.breaks else before.page
-        if last != part.page - 1 or abs(size - self._open[1]) > 0.08 * size:
+        if last != part.page - 1 or abs(size - self._open[1]) > 0.08 * size or ends_sentence(before.text):
             return False
-        ends = ends_sentence(before.text)
-        return not ends and (part.text[:1].islower() or before.text[-1:] in ",-\u00ad" or not part.text[:1].isalnum())
+        return part.text[:1].islower() or before.text[-1:] in ",-\u00ad" or not part.text[:1].isalnum()
 
     def _add_table(self, part: _Part, grid: Grid) -> None:
         """Append the rows of a table; one that goes on from the page before repeats no header."""
@@ -427,8 +387,6 @@ class _Blocks:
     @staticmethod
     def _continues(part: _Part, table: tuple[int, Grid], grid: Grid) -> bool:
         page, before = table
-        if page != part.page - 1 or len(before.bands) == 0 or not grid.rows:
-            return False
-        if len(before.rows[0]) != len(grid.rows[0]):
+        if page != part.page - 1 or not before.bands or not grid.rows or len(before.rows[0]) != len(grid.rows[0]):
             return False
         return not grid.header or grid.header == before.header

@@ -1,8 +1,4 @@
-"""PDF files to bodies of blocks.
-
-Belongs here: opening a PDF, its pages one by one, its outline, and what a page has beside its text: pictures, drawn
-lines, values in the fields of a form. Does not belong here: the text layer (`words`), what a page's lines are
-(`layout`), rendering (`rag_serving.rendering`), reading pictures of text.
+"""PDF files to bodies of blocks: opening a PDF, its pages one by one, its outline, and what a page has beside text.
 
 Held in memory are the words of the page at work, and of the pages before it their lines.
 """
@@ -11,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
 from rag_assets.steps.files.pdf.headings import Outlined
 from rag_assets.steps.files.pdf.layout import Confidences, blocks_of
-from rag_assets.steps.files.pdf.records import Box, PageRows
 from rag_assets.steps.files.pdf.rows import evened, readable, rows_of
-from rag_assets.steps.files.pdf.ruled import ruled_tables
-from rag_assets.steps.files.pdf.words import PageWords, page_text, turned_place
+from rag_assets.steps.files.pdf.tables import ruled_tables
+from rag_assets.steps.files.pdf.words import Box, PageRows, PageWords, page_text, turned_place
 from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
 from rag_assets.steps.formats.blocks import blocks_body
 from rag_assets.steps.formats.budget import Budget, noted, within
@@ -34,26 +30,20 @@ _SHOWN = frozenset({2, 3, 4})  # FPDF_PAGEOBJ_PATH, _IMAGE, _SHADING
 _FIGURE = 0.02  # of the page's area: a smaller picture is a mark or a line
 
 
-class Drawn(NamedTuple):
-    """A page's drawings beside text, in the coordinates of the file."""
-
-    figures: int  # pictures that are large enough to show something
-    lines: list[Box]  # left, bottom, right, top of paths that are thin
-
-
-def drawn(page: Any) -> Drawn:
-    """Return the pictures and the lines of a page."""
+def _drawn(page: Any) -> tuple[int, list[Box]]:
+    """Return the number of pictures that are large enough to show something, and the boxes of thin paths, in the
+    coordinates of the file (left, bottom, right, top)."""
     from pypdfium2 import raw
 
     width, height = page.get_size()
-    least, found = _FIGURE * width * height, 0
+    least, figures = _FIGURE * width * height, 0
     lines: list[Box] = []
     for kind, (x0, y0, x1, y1) in shown_objects(page, OBJECTS_MAX):
         if kind == raw.FPDF_PAGEOBJ_IMAGE:
-            found += (x1 - x0) * (y1 - y0) >= least
+            figures += (x1 - x0) * (y1 - y0) >= least
         elif kind == raw.FPDF_PAGEOBJ_PATH and min(x1 - x0, y1 - y0) <= _THIN and math.isfinite(x0 + y0 + x1 + y1):
             lines.append((x0, y0, x1, y1))
-    return Drawn(found, lines)
+    return figures, lines
 
 
 def shown_objects(page: Any, most: int) -> Iterator[tuple[int, Box]]:
@@ -83,16 +73,25 @@ def shown_objects(page: Any, most: int) -> Iterator[tuple[int, Box]]:
         most -= max(count, 0)
 
 
-def filled_fields(page: Any) -> Iterator[str]:
+def _filled_fields(page: Any) -> Iterator[str]:
     """Yield the fields of a form that have a value, as "name: value"."""
     from pypdfium2 import raw
 
-    if page.formenv is not None:
-        for annotation in _annotations(page, raw.FPDF_ANNOT_WIDGET):
-            yield from _field(page.formenv, annotation)
+    form = page.formenv
+    for annotation in _annotations(page, raw.FPDF_ANNOT_WIDGET) if form is not None else ():
+        value = _string(raw.FPDFAnnot_GetFormFieldValue, form, annotation).strip()
+        kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
+        if kind in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE) or not value:
+            continue
+        is_box = kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
+        if is_box and not raw.FPDFAnnot_IsChecked(form, annotation):
+            continue
+        name = _string(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).strip()
+        name = name or _string(raw.FPDFAnnot_GetFormFieldName, form, annotation).strip()
+        yield f"{name}: {value}" if name else value
 
 
-def struck_out(page: Any) -> Iterator[Box]:
+def _struck_out(page: Any) -> Iterator[Box]:
     """Yield lines in the middle of text struck out by annotations, along and across the page: its words may be
     turned."""
     from ctypes import byref
@@ -125,23 +124,7 @@ def _annotations(page: Any, kind: int) -> Iterator[Any]:
             raw.FPDFPage_CloseAnnot(annotation)
 
 
-def _field(form: Any, annotation: Any) -> Iterator[str]:
-    from pypdfium2 import raw
-
-    value = _string(raw.FPDFAnnot_GetFormFieldValue, form, annotation).strip()
-    kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
-    if kind in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE) or not value:
-        return
-    is_box = kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
-    if is_box and not raw.FPDFAnnot_IsChecked(form, annotation):
-        return
-    name = _string(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).strip()
-    name = name or _string(raw.FPDFAnnot_GetFormFieldName, form, annotation).strip()
-    yield f"{name}: {value}" if name else value
-
-
 def _string(ask: Any, form: Any, annotation: Any) -> str:
-    """Return a text that PDFium writes as UTF-16 into a buffer."""
     from ctypes import c_ushort
 
     size = ask(form, annotation, None, 0)
@@ -181,12 +164,11 @@ def pdf_text(
         if count > PDF_PAGES_MAX:
             raise FileError(f"it has more than {PDF_PAGES_MAX} pages")
         pages = _Pages(document, budget, recognized or {})
-        outline, title = _outline(document), _title(document)
+        outline, title = _outline(document), str(document.get_metadata_value("Title"))[:_TITLE_MAX]
         rows = list(pages.read(count, pages_done))
     if not any(page.letters for page in rows):
         raise FileError("the PDF has no text layer: its pages are images")
-    found = blocks_of(rows, outline, Confidences(pages.confidences), title)
-    body = within(found, budget)
+    body = within(blocks_of(rows, outline, Confidences(pages.confidences), title), budget)
     reason = pages.cut or body.cut
     text = blocks_body(body._replace(cut=None))
     return FileText(noted(text, reason) if reason else text, "blocks", count)
@@ -234,31 +216,27 @@ class _Pages:
         try:
             page = self._document[number - 1]
             try:
-                return self._rows(number, page)
+                figures, lines = _drawn(page)
+                text = page_text(page, [*lines, *_struck_out(page)])
+                recognized = self._recognized.get(number)
+                if recognized is not None:
+                    self.confidences[number] = [*_places(recognized, text.parts[0])]
+                fields = tuple(_filled_fields(page))
+                first, *others = (_laid_out(number, part, lines, recognized is not None) for part in text.parts)
+                return first._replace(
+                    aslant=text.aslant,
+                    fields=fields,
+                    images=figures,
+                    letters=text.letters + sum(map(len, fields)),
+                    turned=tuple(others),
+                )
             finally:
                 page.close()
         except pypdfium2.PdfiumError as error:
             raise FileError(f"page {number} of the PDF cannot be read: {error}") from None
 
-    def _rows(self, number: int, page: Any) -> PageRows:
-        seen = drawn(page)
-        text = page_text(page, [*seen.lines, *struck_out(page)])
-        recognized = self._recognized.get(number)
-        if recognized is not None:
-            self.confidences[number] = [*_places(recognized, text.parts[0])]
-        fields = tuple(filled_fields(page))
-        first, *others = (_laid_out(number, part, seen.lines, recognized is not None) for part in text.parts)
-        return first._replace(
-            aslant=text.aslant,
-            fields=fields,
-            images=seen.figures,
-            letters=text.letters + sum(map(len, fields)),
-            turned=tuple(others),
-        )
-
 
 def _laid_out(number: int, part: PageWords, lines: Sequence[Box], is_recognized: bool) -> PageRows:
-    """Return the lines and the ruled tables of words that are turned alike."""
     shown = readable(part.words)
     ruled, others = ruled_tables([part.placed(line) for line in lines], shown)
     rows = rows_of(others, part.width)
@@ -275,36 +253,22 @@ def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, floa
         yield words.width - x if words.mirrored else x, y, word.confidence
 
 
-def _up(destination: Any) -> float:
-    """Return how far above the bottom of its page a destination lies, in points; infinite if it says only the
-    page."""
-    from pypdfium2 import raw
-
-    mode, values = destination.get_view()
-    return (
-        float(values[1]) if mode == raw.PDFDEST_VIEW_XYZ and len(values) > 1 and math.isfinite(values[1]) else math.inf
-    )
-
-
-def _title(document: Any) -> str:
-    """Return the title in a file's metadata."""
-    return str(document.get_metadata_value("Title"))[:_TITLE_MAX]
-
-
 def _outline(document: Any) -> list[Outlined]:
     """Return the entries of a file's outline; none if it has no readable one."""
     import pypdfium2
+    from pypdfium2 import raw
 
     entries: list[Outlined] = []
-    try:
+    with suppress(pypdfium2.PdfiumError, ValueError, RecursionError):
         for bookmark in document.get_toc(max_depth=_OUTLINE_DEPTH):
             destination = bookmark.get_dest()
             page = destination.get_index() if destination is not None else None
             title = bookmark.get_title()[:_TITLE_MAX]
             if page is not None and title.strip() and math.isfinite(page):
-                entries.append(Outlined(bookmark.level + 1, title, page + 1, _up(destination)))
+                mode, values = destination.get_view()
+                is_place = mode == raw.PDFDEST_VIEW_XYZ and len(values) > 1 and math.isfinite(values[1])
+                up = float(values[1]) if is_place else math.inf  # to the page
+                entries.append(Outlined(bookmark.level + 1, title, page + 1, up))
             if len(entries) >= _OUTLINE_MAX:
                 break
-    except (pypdfium2.PdfiumError, ValueError, RecursionError):
-        return entries
     return entries

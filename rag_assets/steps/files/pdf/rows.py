@@ -1,8 +1,5 @@
 """Words to lines, lines to paragraphs: what is beside or below each other, and in which order columns are read.
 
-Belongs here: cells, rows, columns of running text; where a paragraph or list item begins, hyphens at line ends; which
-paragraphs are footnotes, and what they are about. Does not belong here: headings (`headings`), tables (`tables`).
-
 A footnote is read beside what it is about, not at the end of the page. It begins with its mark, in letters no larger
 than those of the text; the mark is glued to a word or a cell above it, as no spaces are set before superscripts. A
 note whose mark is nowhere above stays where it is.
@@ -17,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import PageRows, PdfCell, PdfRow, Word
+from rag_assets.steps.files.pdf.words import Box, PageRows, PdfCell, PdfRow, Word
 
 _NOTE = re.compile(r"(?P<mark>\(\d{1,2}\)|\([a-z]\)|\d{1,2}|[⁰¹²³⁴-⁹]{1,2}|[*†‡§]{1,3})\s?(?=[^\W\d_a-z]|[\"“(])")
 _FIGURES, _RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -60,11 +57,8 @@ def _marked(parts: Sequence[NoteCandidate], note: int, mark: str) -> int | None:
     marks = {mark, mark.translate(str.maketrans(_FIGURES, _RAISED)), mark.translate(str.maketrans(_RAISED, _FIGURES))}
     for at in range(note - 1, -1, -1):
         part = parts[at]
-        if (
-            not is_note(part.text)
-            and _fits_note(part, parts[note])
-            and any(_has_glued(part.text, one) for one in marks)
-        ):
+        is_smaller = part.size and parts[note].size > part.size
+        if not is_note(part.text) and not is_smaller and any(_has_glued(part.text, one) for one in marks):
             return at
     return None
 
@@ -75,18 +69,11 @@ def _has_glued(text: str, mark: str) -> bool:
     while at > 0:
         before, after = text[max(at - 2, 0) : at], text[at + len(mark) : at + len(mark) + 2]
         is_number = after[:1].isalnum() or after[:1] == "%" or (after[:1] in (".", ",") and after[1:].isdigit())
-        if not is_number and (mark[0] == "(" or mark[0] in _RAISED or _ends_word(before)):
+        ends_word = before[-1:].isalpha() or (before[-1:] in '.,)”"' and before[:1].isalpha())
+        if not is_number and (mark[0] == "(" or mark[0] in _RAISED or ends_word):
             return True
         at = text.find(mark, at + 1)
     return False
-
-
-def _ends_word(end: str) -> bool:
-    return end[-1:].isalpha() or (end[-1:] in '.,)”"' and end[:1].isalpha())
-
-
-def _fits_note(part: NoteCandidate, note: NoteCandidate) -> bool:
-    return not part.size or note.size <= part.size
 
 
 _READABLE = 2.5  # points; smaller letters are not there to be read, where most of the page is larger
@@ -105,11 +92,8 @@ _LIGATURES = {sign: unicodedata.normalize("NFKC", chr(sign)) for sign in range(0
 
 def rows_of(words: Sequence[Word], width: float) -> list[PdfRow]:
     """Return the lines of a page in reading order; `width` is that of the page."""
-    segments = _segments(words)
     rows: list[PdfRow] = []
-    column = 0
-    for part, number in _regions(segments, width):
-        column = number
+    for part, column in _regions(_segments(words), width):
         left, right = min(cell.x0 for cell in part), max(cell.x1 for cell in part)
         rows += (row._replace(column=column, left=left, right=right) for row in _rows(part))
     return rows
@@ -142,95 +126,70 @@ def is_bullet(text: str) -> bool:
 
 def _segments(words: Sequence[Word]) -> list[PdfCell]:
     """Return the words that follow each other on one line, joined; the order is that of the file."""
-    segments: list[PdfCell] = []
-    members: list[Word] = []
+    segments: list[list[Word]] = []
     for word in words:
-        if members and not _continues(members[-1], word):
-            segments.append(_cell(members))
-            members = []
-        members.append(word)
-    return [*segments, _cell(members)] if members else segments
-
-
-def _continues(before: Word, word: Word) -> bool:
-    height = max(before.height, word.height)
-    apart = abs(before.y0 + before.y1 - word.y0 - word.y1) / 2
-    return apart < _SAME_LINE * height and -0.5 * height < word.x0 - before.x1 < _SPACE * height
+        before = segments[-1][-1] if segments else None
+        height = max(before.height, word.height) if before else 0.0
+        if (
+            before
+            and abs(before.y0 + before.y1 - word.y0 - word.y1) / 2 < _SAME_LINE * height
+            and -0.5 * height < word.x0 - before.x1 < _SPACE * height
+        ):
+            segments[-1].append(word)
+        else:
+            segments.append([word])
+    return [_cell(members) for members in segments]
 
 
 def _cell(words: Sequence[Word]) -> PdfCell:
     sizes = Counter[float]()
     for word in words:
         sizes[round(word.height, 1)] += len(word.text)
-    return PdfCell(
-        " ".join(word.text for word in words).translate(_LIGATURES),
-        min(word.x0 for word in words),
-        min(word.y0 for word in words),
-        max(word.x1 for word in words),
-        max(word.y1 for word in words),
-        max(sizes, key=lambda size: (sizes[size], size)),
-        all(word.bold for word in words),
-    )
+    text, size = " ".join(word.text for word in words), max(sizes, key=lambda size: (sizes[size], size))
+    return PdfCell(text.translate(_LIGATURES), *around(words), size, all(word.bold for word in words))
 
 
 def _rows(cells: Sequence[PdfCell]) -> Iterator[PdfRow]:
-    """Yield the lines of one column, from top to bottom."""
     lines: list[list[PdfCell]] = []
     for cell in sorted(cells, key=lambda cell: (is_bullet(cell.text), cell.y0 + cell.y1, cell.x0)):
-        beside = lines[-1:] if not is_bullet(cell.text) else [line for line in lines if _holds(line[0], cell)]
-        if beside and (is_bullet(cell.text) or _beside(beside[-1], cell)):
+        middle = (cell.y0 + cell.y1) / 2
+        if is_bullet(cell.text):  # of another font, maybe: it is on the line of a cell as high as its middle
+            beside = [line for line in lines if line[0].y0 <= middle <= line[0].y1]
+        else:
+            near = ((middle - (line[0].y0 + line[0].y1) / 2, line) for line in lines[-1:])
+            beside = [line for apart, line in near if apart < _SAME_LINE * max(line[0].size, cell.size)]
+        if beside:
             beside[-1].append(cell)
         else:
             lines.append([cell])
     yield from sorted(map(_row, lines), key=lambda row: row.y0 + row.y1)
 
 
-def _holds(cell: PdfCell, bullet: PdfCell) -> bool:
-    """Return whether a list item's bullet is on the line of a cell: bullets may be of another font."""
-    middle = (bullet.y0 + bullet.y1) / 2
-    return cell.y0 <= middle <= cell.y1
-
-
-def _beside(members: Sequence[PdfCell], cell: PdfCell) -> bool:
-    first = members[0]
-    size = max(first.size, cell.size)
-    return (cell.y0 + cell.y1 - first.y0 - first.y1) / 2 < _SAME_LINE * size
-
-
 def _row(cells: Sequence[PdfCell]) -> PdfRow:
     merged: list[PdfCell] = []
     for cell in sorted(cells, key=lambda cell: cell.x0):
-        if merged and (
-            cell.x0 - merged[-1].x1 < _SPACE * cell.size or (len(merged) == 1 and is_bullet(merged[0].text))
-        ):
+        follows_bullet = len(merged) == 1 and is_bullet(merged[0].text)
+        if merged and (cell.x0 - merged[-1].x1 < _SPACE * cell.size or follows_bullet):
             merged[-1] = _merged(merged[-1], cell)
         else:
             merged.append(cell)
     sizes = Counter[float]()
     for cell in merged:
         sizes[cell.size] += len(cell.text)
-    return PdfRow(
-        tuple(merged),
-        merged[0].x0,
-        min(cell.y0 for cell in merged),
-        max(cell.x1 for cell in merged),
-        max(cell.y1 for cell in merged),
-        max(sizes, key=lambda size: (sizes[size], size)),
-        all(cell.bold for cell in merged),
-    )
+    size, bold = max(sizes, key=lambda size: (sizes[size], size)), all(cell.bold for cell in merged)
+    return PdfRow(tuple(merged), *around(merged), size, bold)
 
 
 def _merged(left: PdfCell, right: PdfCell) -> PdfCell:
     gap = "" if right.x0 - left.x1 < 0.05 * right.size and not is_bullet(left.text) else " "
-    return PdfCell(
-        f"{left.text}{gap}{right.text}",
-        min(left.x0, right.x0),
-        min(left.y0, right.y0),
-        max(left.x1, right.x1),
-        max(left.y1, right.y1),
-        left.size if len(left.text) > len(right.text) else right.size,
-        left.bold and right.bold,
-    )
+    size = left.size if len(left.text) > len(right.text) else right.size
+    return PdfCell(f"{left.text}{gap}{right.text}", *around((left, right)), size, left.bold and right.bold)
+
+
+def around(parts: Sequence[Word | PdfCell | PdfRow]) -> Box:
+    """Return the box around words or cells."""
+    lefts, tops = (part.x0 for part in parts), (part.y0 for part in parts)
+    return min(lefts), min(tops), max(part.x1 for part in parts), max(part.y1 for part in parts)
 
 
 def _regions(cells: Sequence[PdfCell], width: float) -> Iterator[tuple[list[PdfCell], int]]:
@@ -304,12 +263,10 @@ def _bands(cells: Sequence[PdfCell], border: float) -> list[tuple[list[PdfCell],
 
 
 def _is_beside(above: PdfCell, cell: PdfCell) -> bool:
-    """Return whether a cell that begins lower than another is beside it."""
     return above.y1 - 0.3 * above.size > cell.y0
 
 
 def _is_prose(cells: Sequence[PdfCell]) -> bool:
-    """Return whether most of a column's lines fill it."""
     if len(cells) < _COLUMN_LINES:
         return False
     width = max(cell.x1 for cell in cells) - min(cell.x0 for cell in cells)
@@ -317,7 +274,6 @@ def _is_prose(cells: Sequence[PdfCell]) -> bool:
 
 
 def _columns(cells: Sequence[PdfCell]) -> list[list[PdfCell]]:
-    """Return the cells of narrow columns, each from top to bottom."""
     columns: list[list[PdfCell]] = []
     for cell in sorted(cells, key=lambda cell: cell.x0):
         if columns and cell.x0 - columns[-1][0].x0 < _INDENT * cell.size:
@@ -331,17 +287,16 @@ def _are_wrapped(columns: Sequence[Sequence[PdfCell]]) -> bool:
     """Return whether lines of several words go on with one another: most begin as no cell of a table does, with a word
     that has no place on the line above."""
     lines = [line for column in columns for line in column]
-    pairs = [(above, line, max(line.x1 for line in column)) for column in columns for above, line in pairwise(column)]
-    wrapped = sum(not _fits(*pair) for pair in pairs)
+    pairs = wrapped = 0
+    for column in columns:
+        right = max(line.x1 for line in column)
+        for above, line in pairwise(column):
+            first = len(line.text.split(" ", 1)[0]) / max(len(line.text), 1) * (line.x1 - line.x0)
+            pairs += 1
+            wrapped += above.x1 + first + 0.3 * (line.y1 - line.y0) > right
     goes_on = sum(line.text[0].isalpha() and not line.text[0].isupper() for line in lines)
     words = sum(line.text.count(" ") + 1 for line in lines)
-    return wrapped >= 0.6 * len(pairs) and goes_on >= 0.4 * len(lines) and words >= 2 * len(lines)
-
-
-def _fits(above: PdfCell, line: PdfCell, right: float) -> bool:
-    """Return whether the first word of a line would have had a place at the end of the line above."""
-    first = len(line.text.split(" ", 1)[0]) / max(len(line.text), 1) * (line.x1 - line.x0)
-    return above.x1 + first + 0.3 * (line.y1 - line.y0) <= right
+    return wrapped >= 0.6 * pairs and goes_on >= 0.4 * len(lines) and words >= 2 * len(lines)
 
 
 def _is_grid(left: Sequence[PdfCell], right: Sequence[PdfCell]) -> bool:
@@ -354,7 +309,6 @@ def _is_grid(left: Sequence[PdfCell], right: Sequence[PdfCell]) -> bool:
 
 
 def _gaps(cells: Sequence[PdfCell]) -> list[float]:
-    """Return where a paragraph begins after a gap, from top to bottom."""
     ordered = sorted(cells, key=lambda cell: cell.y0)
     steps = [after.y0 - before.y0 for before, after in pairwise(ordered)]
     usual = sorted(steps)[len(steps) // 2] if steps else 0.0
@@ -367,7 +321,7 @@ _ITEM_INDENT = 0.9  # of a line's height
 _SHORT = 0.8  # of the column's width: a line that ends earlier may be a paragraph's last
 _ORDERED = re.compile(r"\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,5})[.)]\s")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|[^\W\d_]{3,}")
-_FIRST = re.compile(r"[^\W\d_]+")
+_FIRST, _LAST = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]++\Z")
 _HYPHENS = "-\u00ad\u2010"
 
 
@@ -395,7 +349,9 @@ def paragraphs_of(rows: Sequence[PdfRow], usual: float) -> Iterator[Lines]:
     members: list[PdfRow] = []
     is_item = False
     for row in rows:
-        starts_item = _is_item(row)
+        text = row.text
+        is_marked = is_bullet(text[:1]) and text[1:2] == " " and len(text) > 3
+        starts_item = is_marked and (text[0] not in "-–—" or text[2].isalpha())
         if members and (starts_item or _is_new(members, row, usual, is_item)):
             yield Lines(tuple(members), is_item)
             members = []
@@ -406,13 +362,7 @@ def paragraphs_of(rows: Sequence[PdfRow], usual: float) -> Iterator[Lines]:
         yield Lines(tuple(members), is_item)
 
 
-def _is_item(row: PdfRow) -> bool:
-    text = row.text
-    return is_bullet(text[:1]) and text[1:2] == " " and len(text) > 3 and (text[0] not in "-–—" or text[2].isalpha())
-
-
 def _is_new(members: Sequence[PdfRow], row: PdfRow, usual: float, is_item: bool) -> bool:
-    """Return whether a line begins a paragraph of its own."""
     before = members[-1]
     if abs(row.size - before.size) > _SIZES_ALIKE * max(row.size, before.size) or row.bold != before.bold:
         return True
@@ -440,13 +390,6 @@ def ends_sentence(text: str) -> bool:
     return text.rstrip("\"'”’)]")[-1:] in tuple(".!?:;")
 
 
-def _last_letters(text: str) -> str:
-    start = len(text)
-    while start and text[start - 1].isalpha():
-        start -= 1
-    return text[start:]
-
-
 class WordVocabulary:
     """The words of a document that no line end splits; they decide which hyphens at line ends belong to the word."""
 
@@ -467,10 +410,10 @@ class WordVocabulary:
         """Return a line's text as continued by the next one, and the separator."""
         if len(before) < 2 or before[-1] not in _HYPHENS or not before[-2].isalnum():
             return before, " "
-        head, tail = _last_letters(before[:-1]), _FIRST.match(after)
-        if not head or tail is None:
+        head, tail = _LAST.search(before[:-1]), _FIRST.match(after)
+        if head is None or tail is None:
             return f"{before[:-1]}-", ""
-        first, second = head.casefold(), tail[0].casefold()
+        first, second = head[0].casefold(), tail[0].casefold()
         if first + second in self._words:
             return before[:-1], ""
         is_compound = f"{first}-{second}" in self._words or not tail[0][0].islower()

@@ -1,21 +1,226 @@
-"""Tables of a page: runs of lines that form one, and its columns.
-
-Belongs here: runs of lines with aligned cells, columns, header and rows; signs and values of a cell.
-Does not belong here: tables with lines around their cells (`ruled`), tables continued over a page break (`layout`).
+"""Tables of a page: runs of lines with aligned cells, or cells with lines around them; header and rows.
 
 Columns come from the positions of cells: in lines with the most cells first, a cell below or above no other begins a
 column, one over two spans them. Lines above the first value are the header; a header cell over several columns is
-repeated in each, so that every value has all the words above it.
+repeated in each, so that every value has all the words above it. Lines around cells define them, whatever their
+content; a missing line between two makes one cell over several rows or columns, whose text is repeated in each.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import Grid, PdfCell, PdfRow
+from rag_assets.steps.files.pdf.words import Box, Grid, PdfCell, PdfRow, RuledTable, Word
+
+_THIN, _SHORT = 3.5, 6.0  # points: thickness of a line at most, its length at least
+_NEAR = 3.0  # points between lines that meet
+_LINES_MAX = 300  # of a page, in one direction: more are a drawing
+_CELLS_MAX = 6_000  # of a table
+_FILLED = 0.25  # of the cells: fewer have text in a chart
+_ROWS_OF_WORDS = 3  # rows without a line between them, at least, where no cell is a number
+_REPEATED_MAX = 500  # characters of a cell that are repeated
+
+
+class _RuledLine(NamedTuple):
+    """A line: `at` is where it lies, across its direction; from `start` to `end` along it."""
+
+    at: float
+    start: float
+    end: float
+
+
+def ruled_tables(boxes: Sequence[Box], words: Sequence[Word]) -> tuple[list[RuledTable], list[Word]]:
+    """Return the tables that lines make of a page, from top to bottom, and the words outside of them.
+
+    `boxes`: of the page's drawings, from the top left like the words.
+    """
+    across = _merged(
+        _RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in boxes if y1 - y0 <= _THIN < _SHORT <= x1 - x0
+    )
+    down = _merged(
+        _RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in boxes if x1 - x0 <= _THIN < _SHORT <= y1 - y0
+    )
+    if not 2 <= len(across) <= _LINES_MAX or not 2 <= len(down) <= _LINES_MAX:
+        return [], list(words)
+    tables: list[RuledTable] = []
+    left = list(words)
+    for rows, columns in _groups(across, down):
+        table, others = _table(rows, columns, left)
+        if table is not None:
+            tables.append(table)
+            left = others
+    return sorted(tables, key=lambda table: table.box[1]), left
+
+
+def _merged(lines: Iterator[_RuledLine]) -> list[_RuledLine]:
+    merged: list[_RuledLine] = []
+    by_place: defaultdict[int, list[_RuledLine]] = defaultdict(list)
+    for line in lines:
+        by_place[round(line.at / 2)].append(line)
+    for place in sorted(by_place):
+        for line in sorted(by_place[place], key=lambda line: line.start):
+            last = merged[-1] if merged else None
+            if last and abs(last.at - line.at) <= 2 and line.start - last.start > -1 and line.start <= last.end + _NEAR:
+                merged[-1] = _RuledLine(last.at, last.start, max(last.end, line.end))
+            else:
+                merged.append(line)
+    return merged
+
+
+def _groups(
+    across: Sequence[_RuledLine], down: Sequence[_RuledLine]
+) -> Iterator[tuple[list[_RuledLine], list[_RuledLine]]]:
+    group_of = list(range(len(across) + len(down)))
+
+    def root(at: int) -> int:
+        while group_of[at] != at:
+            group_of[at] = group_of[group_of[at]]
+            at = group_of[at]
+        return at
+
+    for row, one in enumerate(across):
+        for column, other in enumerate(down):
+            is_near = one.start - _NEAR <= other.at <= one.end + _NEAR
+            if is_near and other.start - _NEAR <= one.at <= other.end + _NEAR:
+                group_of[root(row)] = root(len(across) + column)
+    groups: defaultdict[int, tuple[list[_RuledLine], list[_RuledLine]]] = defaultdict(lambda: ([], []))
+    for row, one in enumerate(across):
+        groups[root(row)][0].append(one)
+    for column, other in enumerate(down):
+        groups[root(len(across) + column)][1].append(other)
+    yield from groups.values()
+
+
+def _table(
+    across: Sequence[_RuledLine], down: Sequence[_RuledLine], words: Sequence[Word]
+) -> tuple[RuledTable | None, list[Word]]:
+    """Return the table that lines make, and the words outside of it; None if they make none."""
+    ys, xs = _places(across), _places(down)
+    across = [*across, *(_RuledLine(y, xs[0], xs[-1]) for y in _unruled(ys, xs, words))]
+    ys = _places(across)
+    if len(ys) < 3 or len(xs) < 3 or len(ys) * len(xs) > _CELLS_MAX:
+        return None, list(words)
+    inside: defaultdict[tuple[int, int], list[Word]] = defaultdict(list)
+    outside: list[Word] = []
+    merged = _cells(ys, xs, across, down)
+    for word in words:
+        row = bisect_right(ys, (word.y0 + word.y1) / 2) - 1
+        column = bisect_right(xs, (word.x0 + word.x1) / 2) - 1
+        if 0 <= row < len(ys) - 1 and 0 <= column < len(xs) - 1:
+            inside[merged[row][column]].append(word)
+        else:
+            outside.append(word)
+    texts = {place: _text(members) for place, members in inside.items()}
+    cells = {place for row in merged for place in row}
+    said = {place: text if len(text) <= _REPEATED_MAX else "" for place, text in texts.items()}
+    rows = [
+        [(texts if place == (y, x) else said).get(place, "") for x, place in enumerate(row)]
+        for y, row in enumerate(merged)
+    ]
+    kept = [at for at, row in enumerate(rows) if any(row)]
+    columns = sum(any(row[at] for row in rows) for at in range(len(xs) - 1))
+    if len(kept) < 2 or columns < 2 or len(texts) < _FILLED * len(cells) or len(cells) < 4:
+        return None, list(words)
+    head = _header_rows(merged, rows)
+    body = [at for at in kept if at >= head]
+    if not body:
+        return None, list(words)
+    header = [" ".join(dict.fromkeys(filter(None, column))) for column in zip(*rows[:head], strict=True)]
+    grid = Grid(header, [rows[at] for at in body], [(ys[at], ys[at + 1]) for at in body])
+    return RuledTable((xs[0], ys[0], xs[-1], ys[-1]), grid), outside
+
+
+def _unruled(ys: Sequence[float], xs: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
+    """Yield where rows begin that have no line above them, as where one is drawn below every fifth row: each line of
+    the first cell begins anew, and another cell has a line beside it."""
+    bands: defaultdict[int, defaultdict[int, list[Word]]] = defaultdict(lambda: defaultdict(list))
+    for word in words:
+        row = bisect_right(ys, (word.y0 + word.y1) / 2) - 1
+        column = bisect_right(xs, (word.x0 + word.x1) / 2) - 1
+        if 0 <= row < len(ys) - 1 and 0 <= column < len(xs) - 1:
+            bands[row][column].append(word)
+    for columns in bands.values():
+        lines = _lines(columns.pop(0, []))
+        others = [line for members in columns.values() for line in _lines(members)] if len(lines) > 1 else []
+        has_data = any(is_data(" ".join(word.text for word in line)) for line in others)
+        beside = {round(line[0].y1 / 2) + near for line in others for near in (-1, 0, 1)}
+        is_parted = len(lines) >= (2 if has_data else _ROWS_OF_WORDS)
+        for above, line in pairwise(lines):
+            first = line[0]
+            has_place = above[-1].x1 + first.x1 - first.x0 + 0.5 * first.height < xs[1]  # so it begins anew
+            is_word = not first.text[0].islower() and first.text[0].isalnum()
+            is_parted = is_parted and has_place and is_word and round(first.y1 / 2) in beside
+        yield from (line[0].y0 for line in lines[1:] if is_parted)
+
+
+def _places(lines: Sequence[_RuledLine]) -> list[float]:
+    places: list[float] = []
+    for at in sorted(line.at for line in lines):
+        if not places or at - places[-1] > _NEAR:
+            places.append(at)
+    return places
+
+
+def _cells(
+    ys: Sequence[float], xs: Sequence[float], across: Sequence[_RuledLine], down: Sequence[_RuledLine]
+) -> list[list[tuple[int, int]]]:
+    """Return for each place of the grid the first place of its cell: a cell goes on where no line parts two places."""
+    cells: list[list[tuple[int, int]]] = []
+    for y in range(len(ys) - 1):
+        row: list[tuple[int, int]] = []
+        for x in range(len(xs) - 1):
+            middle_x, middle_y = (xs[x] + xs[x + 1]) / 2, (ys[y] + ys[y + 1]) / 2
+            if x and not _is_parted(down, xs[x], middle_y):
+                row.append(row[-1])
+            elif y and not _is_parted(across, ys[y], middle_x):
+                row.append(cells[-1][x])
+            else:
+                row.append((y, x))
+        cells.append(row)
+    return cells
+
+
+def _is_parted(lines: Sequence[_RuledLine], at: float, along: float) -> bool:
+    return any(abs(line.at - at) <= _NEAR and line.start - 1 <= along <= line.end + 1 for line in lines)
+
+
+def _header_rows(merged: Sequence[Sequence[tuple[int, int]]], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows at the top name the columns: the first without values, and those above it that have a cell
+    over several columns."""
+    at = 0
+    while at < len(rows) - 1 and len(set(merged[at])) < len(merged[at]) and len(set(merged[at])) > 1 and at < 3:
+        at += 1
+    texts = [text for text in rows[at] if text]
+    is_head = len(texts) > 1 and not any(is_data(text) or text.endswith(":") for text in texts)
+    is_same = all(place[0] <= at for place in merged[min(at + 1, len(rows) - 1)][:1]) and at + 1 < len(rows)
+    if not is_head or len(rows) < 2 or (is_same and merged[at + 1][0] == merged[at][0]):
+        return 0
+    return at + 1 if all(len(text) <= 120 for text in texts) else 0
+
+
+def _text(words: Sequence[Word]) -> str:
+    said = ""
+    for line in _lines(words):
+        text = " ".join(word.text for word in line)
+        said = said[:-1] + text if said.endswith("\u00ad") else f"{said} {text}".strip()
+    return said
+
+
+def _lines(words: Sequence[Word]) -> list[list[Word]]:
+    lines: list[list[Word]] = []
+    for word in sorted(words, key=lambda word: (word.y0 + word.y1) / 2):
+        first = lines[-1][0] if lines else None
+        if first and (word.y0 + word.y1 - first.y0 - first.y1) / 2 < 0.5 * max(word.height, first.height):
+            lines[-1].append(word)
+        else:
+            lines.append([word])
+    return [sorted(line, key=lambda word: word.x0) for line in lines]
+
 
 _SIGN = re.compile(r"[-–−(]?\s?(?:[$€£¥]|US\$)\s?[(]?")
 _CLOSING = re.compile(r"[)%*†⁰¹²³⁴-⁹]{1,3}|%\)|\)%|(?:ppts?|pts?|bps)\.?")
@@ -36,11 +241,6 @@ _DIGIT = re.compile(r"\d")
 def is_data(text: str) -> bool:
     """Return whether a cell is a value: a number with its signs, a dash or "N/A", and no year."""
     return bool(_DATA.fullmatch(text)) and not _YEAR.fullmatch(text)
-
-
-def is_numbering(text: str) -> bool:
-    """Return whether a cell is only the number of a heading, a note or a list item."""
-    return bool(_NUMBERING.fullmatch(text))
 
 
 def table_cells(cells: Sequence[PdfCell]) -> list[PdfCell]:
@@ -66,9 +266,8 @@ def _parted(cells: Sequence[PdfCell]) -> Iterator[PdfCell]:
     for cell in cells:
         body, _, last = cell.text.rpartition(" ")
         if body and _SIGN.fullmatch(last) and (is_data(body) or _value_spans(body)):
-            border = _border(cell, len(body) + 1)
             yield from _values(cell._replace(text=body, x1=_border(cell, len(body))))
-            yield cell._replace(text=last, x0=border)
+            yield cell._replace(text=last, x0=_border(cell, len(body) + 1))
         else:
             yield from _values(cell)
 
@@ -98,7 +297,6 @@ def _value_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _border(cell: PdfCell, place: int) -> float:
-    """Return about where a character of a cell begins."""
     return cell.x0 + (cell.x1 - cell.x0) * place / max(len(cell.text), 1)
 
 
@@ -158,8 +356,7 @@ def _new_headers(lines: Sequence[_TableLine]) -> Iterator[int]:
 
 
 def _is_multiple(row: PdfRow) -> bool:
-    """Return whether a line has several cells that are no number and its heading."""
-    return len(row.cells) > 2 or (len(row.cells) == 2 and not is_numbering(row.cells[0].text))
+    return len(row.cells) > 2 or (len(row.cells) == 2 and not _NUMBERING.fullmatch(row.cells[0].text))
 
 
 def _header_begin(rows: Sequence[PdfRow], place: int, stop: int, least: int) -> int:
@@ -177,28 +374,22 @@ def _header_begin(rows: Sequence[PdfRow], place: int, stop: int, least: int) -> 
 
 
 def _run_end(rows: Sequence[PdfRow], place: int) -> int:
-    """Return where the lines of a table end that begins at a place."""
     border = rows[place].cells[1].x0
     stop = place + 1
-    at = stop
-    while at < len(rows) and rows[at].column == rows[place].column and _is_near(rows[at - 1], rows[at]):
-        row = rows[at]
-        if row.size > _LARGER * rows[at - 1].size:
+    for at in range(stop, len(rows)):
+        before, row = rows[at - 1], rows[at]
+        is_near = -row.size < row.y0 - before.y1 <= _GAP * row.size
+        if row.column != rows[place].column or not is_near or row.size > _LARGER * before.size:
             break
         if _is_multiple(row):
             border = min(border, row.cells[1].x0)
             stop = at + 1
         elif not _is_filler(row, border) or at - stop > 3:
             break
-        elif stop == at and (_ends_label(row, border) or _ends_value(rows[at - 1], row, border)):
-            stop = at + 1
-        at += 1
+        elif stop == at:
+            ends_label = row.x1 <= border and row.cells[0].text[:1].islower()
+            stop += ends_label or _ends_value(before, row, border)
     return stop
-
-
-def _ends_label(row: PdfRow, border: float) -> bool:
-    """Return whether a line of one cell goes on with the label above it."""
-    return row.x1 <= border and row.cells[0].text[:1].islower()
 
 
 def _ends_value(before: PdfRow, row: PdfRow, border: float) -> bool:
@@ -206,10 +397,6 @@ def _ends_value(before: PdfRow, row: PdfRow, border: float) -> bool:
     as lines of one paragraph."""
     is_below = any(abs(cell.x0 - row.x0) <= 0.2 * row.size for cell in before.cells)
     return is_below and row.x0 >= border - 0.2 * row.size and row.y0 - before.y1 <= _WRAPPED * row.size
-
-
-def _is_near(before: PdfRow, row: PdfRow) -> bool:
-    return -row.size < row.y0 - before.y1 <= _GAP * row.size
 
 
 def _is_filler(row: PdfRow, border: float) -> bool:
@@ -277,7 +464,6 @@ def _text_body(lines: Sequence[_TableLine]) -> int:
 
 
 def _columns(lines: Sequence[_TableLine]) -> list[Column]:
-    """Return the columns as ranges from left to right."""
     columns: list[Column] = []
     for line in sorted(lines, key=lambda line: -len(line.cells)):
         if len(line.cells) == 1 and columns:
@@ -309,7 +495,6 @@ def _is_aligned(lines: Sequence[_TableLine], columns: Sequence[Column]) -> bool:
 
 
 def _column_of(cell: PdfCell, columns: Sequence[Column]) -> int:
-    """Return the column that a cell lies in most, or is nearest to."""
     return max(range(len(columns)), key=lambda at: (_overlap(cell, columns[at]), -at))
 
 
@@ -344,24 +529,15 @@ def _spans(line: _TableLine, columns: Sequence[Column]) -> Iterator[Sequence[int
         is_name = cell in names
         group = list(values[number * share : (number + 1) * share]) if is_name else []
         number += is_name
-        if share > 1 and len(over) < share and set(over) <= set(group) and _is_over(cell, columns, group):
+        left, right = (columns[group[0]][0], columns[group[-1]][1]) if group else (0.0, 0.0)
+        is_over = abs(cell.x0 + cell.x1 - left - right) / 2 <= 0.15 * (right - left)  # the middle of the group
+        if share > 1 and len(over) < share and set(over) <= set(group) and is_over:
             over = group
         elif not is_name:
             over = [0]
-        elif len(over) == 1 and _is_between(cell, columns, over[0]):
+        elif len(over) == 1 and _overlap(cell, columns[over[0]]) <= 0:
             over = _nearest_two(cell, columns)
         yield over
-
-
-def _is_over(cell: PdfCell, columns: Sequence[Column], group: Sequence[int]) -> bool:
-    """Return whether a cell is over the middle of a group of columns."""
-    left, right = columns[group[0]][0], columns[group[-1]][1]
-    return abs(cell.x0 + cell.x1 - left - right) / 2 <= 0.15 * (right - left)
-
-
-def _is_between(cell: PdfCell, columns: Sequence[Column], at: int) -> bool:
-    """Return whether a cell is over the gap between two columns and not over the nearest one."""
-    return _overlap(cell, columns[at]) <= 0
 
 
 def _nearest_two(cell: PdfCell, columns: Sequence[Column]) -> list[int]:
@@ -374,8 +550,7 @@ def _nearest_two(cell: PdfCell, columns: Sequence[Column]) -> list[int]:
 def _rows(lines: Sequence[_TableLine], columns: Sequence[Column]) -> tuple[list[list[str]], list[tuple[float, float]]]:
     """Return the rows of a table with their vertical ranges: lines that only continue cells of the row above are joined
     to it."""
-    gaps = [after.row.y0 - before.row.y1 for before, after in pairwise(lines)]
-    usual = min((gap for gap in gaps), default=0.0)
+    usual = min((after.row.y0 - before.row.y1 for before, after in pairwise(lines)), default=0.0)
     middle = (columns[0][0] + columns[-1][1]) / 2
     rows: list[list[str]] = []
     bands: list[tuple[float, float]] = []
@@ -400,19 +575,14 @@ def _rows(lines: Sequence[_TableLine], columns: Sequence[Column]) -> tuple[list[
 
 
 def _goes_on(before: _TableLine, line: _TableLine, texts: Sequence[str], label_open: bool, usual: float) -> bool:
-    """Return whether a line is a further line of the row above it."""
-    gap = line.row.y0 - before.row.y1
-    if gap > usual + _WRAPPED * line.row.size:
+    if line.row.y0 - before.row.y1 > usual + _WRAPPED * line.row.size:
         return False
+    is_lower = texts[0][:1].islower()
     if label_open:
-        return texts[0][:1].islower()
+        return is_lower
     if _has_data(line):
         return not texts[0] and not _has_data(before)
-    if not texts[0]:
-        return True
-    if _has_data(before) or not any(texts[1:]):
-        return texts[0][:1].islower() and not any(texts[1:])
-    return texts[0][:1].islower()
+    return not texts[0] or (is_lower and not (_has_data(before) and any(texts[1:])))
 
 
 def _joined(above: str, below: str) -> str:

@@ -1,9 +1,8 @@
-"""The words of a page with their places, by pypdfium2.
+"""The words of a page with their places, by pypdfium2; the records of layout analysis.
 
-Belongs here: characters of the text layer as words, upright and from the top left, whichever way the page is turned;
-letters that are raised, lowered, struck out or printed twice; words of scripts that run from right to left, placed
+Words are upright and in points from the top left of the page as it is read, whichever way it is turned; letters that
+are raised, lowered, struck out or printed twice are mended. Words of scripts that run from right to left are placed
 where a layout from left to right reads them in order (by words, not letters, as PDFium has these in order: UAX #9).
-Does not belong here: lines and their meaning.
 
 Of a word only the first and the last character are located: 400 pages a second of real reports on one core, against 150
 with every character. All letters are located only in words with a sign of such a change:
@@ -19,8 +18,89 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from rag_assets.steps.files.pdf.records import Box, Word
 from rag_assets.steps.formats.text_marks import Mark, shifted
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+class Word(NamedTuple):
+    """A run between white space on a page."""
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    bold: bool = False
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+
+class PdfCell(NamedTuple):
+    """Words side by side on one line, with nothing but spaces between them."""
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float  # height of most of its letters, from ascender to descender
+    bold: bool = False  # all of it
+
+
+class PdfRow(NamedTuple):
+    """The cells of one line, from left to right."""
+
+    cells: tuple[PdfCell, ...]
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float
+    bold: bool
+    column: int = 0  # number of its column of text on the page; 0: the page has one
+    left: float = 0.0  # borders of that column
+    right: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return " ".join(cell.text for cell in self.cells)
+
+
+class Grid(NamedTuple):
+    """A table: the words above each column, and its rows."""
+
+    header: list[str]  # one text a column; empty: it has none
+    rows: list[list[str]]
+    bands: list[tuple[float, float]]  # top and bottom of each row
+
+
+class RuledTable(NamedTuple):
+    """A table with lines around its cells, and its box."""
+
+    box: Box
+    grid: Grid
+
+
+class PageRows(NamedTuple):
+    """One page: its lines in reading order, and its contents beside text."""
+
+    page: int  # from 1
+    width: float
+    height: float
+    rows: tuple[PdfRow, ...]
+    ruled: tuple[RuledTable, ...] = ()  # from top to bottom; no row has their words
+    tiny: int = 0  # words that are too small to be read
+    struck: int = 0  # words that are left out because a line strikes them out
+    aslant: str = ""  # text neither upright nor along a side
+    fields: tuple[str, ...] = ()  # "name: value" of filled form fields
+    images: int = 0  # that are large enough to show something
+    letters: int = 0  # of the text layer
+    turned: tuple[PageRows, ...] = ()  # lines of another rotation, in coordinates where these are upright
+
 
 Place = Callable[[Box], Box]
 _FIGURES = frozenset("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
@@ -87,7 +167,6 @@ def as_meant(marked: Sequence[Marked], lines: Sequence[Box], layer: Any, placed:
 
 
 def _box(layer: Any, place: int, is_loose: bool = True) -> Box:
-    """Return the box of a character in the file, as high as its font or as its ink."""
     from pypdfium2 import PdfiumError
 
     try:
@@ -112,16 +191,15 @@ def _strokes(words: Sequence[Word], lines: Sequence[Box]) -> Mapping[int, list[_
         left -= stop - first
         if left < 0:
             break
-        struck = [at for at in order[first:stop] if _is_through(words[at], x0, y, x1)]
+        struck = []
+        for at, middle in zip(order[first:stop], middles[first:stop], strict=True):
+            word = words[at]
+            if abs(y - middle) <= _MIDDLE * word.height and word.x0 < x1 and x0 < word.x1:
+                struck.append(at)
         if sum(min(words[at].x1, x1) - max(words[at].x0, x0) for at in struck) >= _ACROSS * (x1 - x0):
             for at in struck:
                 strokes[at].append(_Stroke(x0, x1, y))
     return strokes
-
-
-def _is_through(word: Word, x0: float, y: float, x1: float) -> bool:
-    is_middle = abs(y - (word.y0 + word.y1) / 2) <= _MIDDLE * word.height
-    return is_middle and word.x0 < x1 and x0 < word.x1
 
 
 def _without(letters: Sequence[_Letter], inks: Sequence[Box], strokes: Sequence[_Stroke]) -> Iterator[_Letter]:
@@ -133,7 +211,6 @@ def _without(letters: Sequence[_Letter], inks: Sequence[Box], strokes: Sequence[
 
 
 def _once(letters: Sequence[_Letter]) -> Iterator[_Letter]:
-    """Yield each letter of a word with doubly printed letters once, and spaces between words."""
     last: _Letter | None = None
     for letter in letters:
         x0, y0, x1, y1 = letter.box
@@ -146,20 +223,19 @@ def _once(letters: Sequence[_Letter]) -> Iterator[_Letter]:
 
 
 def _levelled(letters: Sequence[_Letter]) -> str:
-    """Return the letters of a word, raised and lowered figures as such."""
     high = max((box[3] - box[1] for _, box in letters), default=0.0)
     base = next((box[3] for _, box in letters if box[3] - box[1] >= 0.9 * high), 0.0)
+
+    def mark_of(letter: _Letter) -> Mark:
+        _, y0, _, y1 = letter.box
+        is_lowered = y1 - base >= _DOWN * high and y1 - y0 <= _SMALLER * high
+        return "raised" if base - y1 >= _UP * high else "lowered" if is_lowered else ""
+
     text = ""
-    for mark, run in groupby(letters, key=lambda letter: _mark(letter.box, base, high)):
+    for mark, run in groupby(letters, key=mark_of):
         said = "".join(letter.sign for letter in run)
         text += shifted(said, mark, text) if mark else said
     return text
-
-
-def _mark(box: Box, base: float, high: float) -> Mark:
-    if base - box[3] >= _UP * high:
-        return "raised"
-    return "lowered" if box[3] - base >= _DOWN * high and box[3] - box[1] <= _SMALLER * high else ""
 
 
 def _with_notes(words: Sequence[Word]) -> list[Word]:
@@ -171,15 +247,17 @@ def _with_notes(words: Sequence[Word]) -> list[Word]:
             if any(_is_raised(word, other) for other in beside):
                 word = word._replace(text=shifted(word.text, "raised"))
         before = noted[-1] if noted else None
-        if before and (word.text[0] in _FIGURES or before.text[-1] in _FIGURES) and _touches(before, word):
+        if (
+            before
+            and (word.text[0] in _FIGURES or before.text[-1] in _FIGURES)
+            and abs(word.x0 - before.x1) < _JOINED * before.height
+            and before.y0 < word.y1
+            and word.y0 < before.y1
+        ):
             noted[-1] = before._replace(text=before.text + word.text, x1=word.x1)
         else:
             noted.append(word)
     return noted
-
-
-def _touches(word: Word, after: Word) -> bool:
-    return abs(after.x0 - word.x1) < _JOINED * word.height and word.y0 < after.y1 and after.y0 < word.y1
 
 
 def _is_raised(word: Word, other: Word) -> bool:
@@ -195,17 +273,13 @@ def _without_copies(words: Sequence[Word]) -> list[Word]:
     seen: defaultdict[tuple[str, int, int], list[Word]] = defaultdict(list)
     kept: list[Word] = []
     for word in words:
-        x, y = round(word.x0 / 6), round(word.y0 / 6)
+        x, y, far = round(word.x0 / 6), round(word.y0 / 6), _SHIFT * word.height
         near = (other for dx in (-1, 0, 1) for dy in (-1, 0, 1) for other in seen.get((word.text, x + dx, y + dy), ()))
-        if not any(_is_copy(word, other) for other in near):
+        apart = ((word.x0 - other.x0, word.y0 - other.y0, word.x1 - other.x1) for other in near)
+        if not any(max(map(abs, sides)) < far for sides in apart):
             kept.append(word)
             seen[word.text, x, y].append(word)
     return kept
-
-
-def _is_copy(word: Word, other: Word) -> bool:
-    far = _SHIFT * word.height
-    return abs(word.x0 - other.x0) < far and abs(word.y0 - other.y0) < far and abs(word.x1 - other.x1) < far
 
 
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -217,12 +291,7 @@ _SPACE = 1.0  # of the height: the widest space within a line
 _SAME_LINE = 0.4  # of the height: how far the middles of two words of one line are apart
 
 
-def is_right_to_left(text: str) -> bool:
-    """Return whether most letters of a text belong to scripts that run from right to left."""
-    return not text.isascii() and 2 * len(RIGHT_TO_LEFT.findall(text)) > len(_LETTER.findall(text))
-
-
-def in_reading_order(words: Sequence[Word], mirrored: bool) -> list[Word]:
+def _in_reading_order(words: Sequence[Word], mirrored: bool) -> list[Word]:
     """Return words with those against the page's direction moved to their reading position; the order is kept.
 
     `mirrored`: the page goes from right to left, and its words are mirrored already.
@@ -232,19 +301,24 @@ def in_reading_order(words: Sequence[Word], mirrored: bool) -> list[Word]:
     placed = list(words)
     for line in _lines(words):
         seen = line[::-1] if mirrored else line
-        kinds = "".join(_kind(words[at].text) for at in seen)
+        kinds = ""
+        for at in seen:
+            text = words[at].text
+            kinds += (
+                "R"
+                if RIGHT_TO_LEFT.search(text)
+                else "L"
+                if _LETTER.search(text)
+                else "N"
+                if _DIGIT.search(text)
+                else "."
+            )
         backwards = mirrored if kinds.count("R") == kinds.count("L") else kinds.count("R") > kinds.count("L")
         if backwards != mirrored:
             _reverse(placed, seen)
         for run in _RUNS[backwards].finditer(kinds):
             _reverse(placed, seen[run.start() : run.end()])
     return placed
-
-
-def _kind(text: str) -> str:
-    if RIGHT_TO_LEFT.search(text):
-        return "R"
-    return "L" if _LETTER.search(text) else "N" if _DIGIT.search(text) else "."
 
 
 def _lines(words: Sequence[Word]) -> Iterator[list[int]]:
@@ -321,7 +395,7 @@ def page_text(page: Any, lines: Sequence[Box] = ()) -> PageText:
             by_manner[manner].append(marked)
         aslant = " ".join(one.word.text for one in by_manner.pop(_ASLANT, ()))
         most = sorted(by_manner, key=lambda manner: (-sum(len(one.word.text) for one in by_manner[manner]), manner))
-        mirrored = is_right_to_left(text)
+        mirrored = not text.isascii() and 2 * len(RIGHT_TO_LEFT.findall(text)) > len(_LETTER.findall(text))
         parts = [_part(page, layer, by_manner[manner], manner, mirrored, lines) for manner in most or [0]]
     finally:
         layer.close()
@@ -332,7 +406,9 @@ def _part(
     page: Any, layer: Any, marked: Sequence[Marked], manner: int, mirrored: bool, lines: Sequence[Box]
 ) -> PageWords:
     """Return the words of a page of one rotation, in coordinates where these are upright."""
-    left, bottom, right, top = _bounds(page)
+    left, bottom, right, top = page.get_bbox()  # of the visible area, in its own coordinates
+    if left >= right or bottom >= top:
+        left, bottom, right, top = 0.0, 0.0, 612.0, 792.0
     width, height = (right - left, top - bottom) if manner % 2 == 0 else (top - bottom, right - left)
     placed = _turn(manner % 4, left, bottom, right, top)
     if mirrored or manner >= _FLIPPED:
@@ -340,7 +416,7 @@ def _part(
     upright = [Marked(Word(word.text, *placed(word[1:5]), word.bold), start, uneven) for word, start, uneven in marked]
     words, struck = as_meant(upright, [placed(line) for line in lines], layer, placed)
     turned = (manner - page.get_rotation() // 90) % 4
-    return PageWords(width, height, in_reading_order(words, mirrored), turned, mirrored, placed, struck)
+    return PageWords(width, height, _in_reading_order(words, mirrored), turned, mirrored, placed, struck)
 
 
 def turned_place(x: float, y: float, width: float, height: float, turned: int) -> tuple[float, float]:
@@ -348,19 +424,10 @@ def turned_place(x: float, y: float, width: float, height: float, turned: int) -
 
     `width`, `height`: of the page as it is read.
     """
-    match turned:
-        case 1:
-            return width - y, x
-        case 2:
-            return width - x, height - y
-        case 3:
-            return y, height - x
-        case _:
-            return x, y
+    return ((x, y), (width - y, x), (width - x, height - y), (y, height - x))[turned]
 
 
 def _text(layer: Any) -> str:
-    """Return the text of a page, one character for each that has a place."""
     from ctypes import c_ushort
 
     from pypdfium2 import raw
@@ -373,11 +440,8 @@ def _text(layer: Any) -> str:
     text = bytes(buffer)[: 2 * max(written - 1, 0)].decode("utf-16-le", "replace")
     if len(text) == count:
         return text
-    return "".join(map(_sign, (raw.FPDFText_GetUnicode(layer, index) for index in range(count))))
-
-
-def _sign(code: int) -> str:
-    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+    codes = (raw.FPDFText_GetUnicode(layer, index) for index in range(count))
+    return "".join(chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd" for code in codes)
 
 
 def _placed(layer: Any, text: str) -> Iterator[tuple[Marked, int]]:
@@ -401,7 +465,10 @@ def _placed(layer: Any, text: str) -> Iterator[tuple[Marked, int]]:
         x0, y0, x1, y1 = box.left, box.bottom, box.right, box.top
         low, high = (y0, y1) if manner % 2 == 0 else (x0, x1)
         uneven, tolerance = False, _EVEN * (high - low)
-        for place in _probed(sign, first, last):
+        probed = [last] if last > first else []  # may be higher than the first letter: the last, ends of numbers
+        if probed and not sign.isalpha():
+            probed += [first + inner.start() for inner in _INNER.finditer(sign)]
+        for place in probed:
             if raw.FPDFText_GetLooseCharBox(layer, place, at):
                 left, bottom, right, top = box.left, box.bottom, box.right, box.top
                 x0, y0, x1, y1 = min(x0, left), min(y0, bottom), max(x1, right), max(y1, top)
@@ -416,14 +483,6 @@ def _placed(layer: Any, text: str) -> Iterator[tuple[Marked, int]]:
         yield Marked(Word(sign, x0, y0, x1, y1, bolds[font]), first, uneven), manner
 
 
-def _probed(sign: str, first: int, last: int) -> Iterator[int]:
-    """Yield the places of letters of a word that may be higher than its first one: the last, ends of numbers."""
-    if last > first:
-        yield last
-        if not sign.isalpha():
-            yield from (first + inner.start() for inner in _INNER.finditer(sign))
-
-
 def _manner(a: float, b: float, c: float, d: float) -> int:
     """Return the quarter turns, counter-clockwise, by which a matrix turns letters, and _FLIPPED more if it mirrors
     them."""
@@ -436,25 +495,14 @@ def _manner(a: float, b: float, c: float, d: float) -> int:
     return quarter + _FLIPPED * (a * d < b * c)
 
 
-def _bounds(page: Any) -> tuple[float, float, float, float]:
-    """Return left, bottom, right and top of a page's visible area, in its own coordinates."""
-    left, bottom, right, top = page.get_bbox()
-    if left < right and bottom < top:
-        return left, bottom, right, top
-    return 0.0, 0.0, 612.0, 792.0
-
-
 def _turn(quarter: int, left: float, bottom: float, right: float, top: float) -> Place:
     """Return a function to coordinates from the top left in which letters turned by so many quarters are upright."""
-    match quarter:
-        case 1:  # letters run upwards
-            return lambda box: (box[1] - bottom, box[0] - left, box[3] - bottom, box[2] - left)
-        case 2:
-            return lambda box: (right - box[2], box[1] - bottom, right - box[0], box[3] - bottom)
-        case 3:
-            return lambda box: (top - box[3], right - box[2], top - box[1], right - box[0])
-        case _:
-            return lambda box: (box[0] - left, top - box[3], box[2] - left, top - box[1])
+    return (
+        lambda box: (box[0] - left, top - box[3], box[2] - left, top - box[1]),
+        lambda box: (box[1] - bottom, box[0] - left, box[3] - bottom, box[2] - left),  # letters run upwards
+        lambda box: (right - box[2], box[1] - bottom, right - box[0], box[3] - bottom),
+        lambda box: (top - box[3], right - box[2], top - box[1], right - box[0]),
+    )[quarter]
 
 
 def _mirror(placed: Place, width: float | None, height: float | None) -> Place:
