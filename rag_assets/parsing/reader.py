@@ -52,8 +52,7 @@ class ScannedDocuments(Protocol):
     def prepared(self, content: bytes, is_image: bool, pages_done: PagesDone | None) -> Prepared:
         """Return a PDF or an image (PNG, JPEG, TIFF) as a PDF whose scanned pages have a text layer.
 
-        Raises:
-            FileError: an image is broken, or takes too much.
+        Raises FileError: an image is broken, or takes too much.
         """
 
     @property
@@ -73,8 +72,7 @@ class ScannedDocuments(Protocol):
 def opened_scans(documents: Documents, folder: Path) -> ScannedDocuments | None:
     """Return the recognizer of scanned pages; None if the plug-in is not installed. `folder`: of cached results.
 
-    Raises:
-        ConfigError: it is not installed, and `documents.ocr.enabled` is true.
+    Raises ConfigError: it is not installed, and `documents.ocr.enabled` is true.
     """
     if SCANNED not in loaded(GROUP) and documents.ocr.enabled is not True:
         return None

@@ -106,16 +106,15 @@ def update_chunks(
         size: see `build_chunks`.
         detect: returns the language of a page whose source does not give it.
     """
-    reuse = split_unchanged(restamped(pages, sections), previous, page_stamp)
+    reuse = split_unchanged(_restamped(pages, sections), previous, page_stamp)
     cut = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size)
     made = with_languages(cut, detect)
-    kept = rows_of(reuse.kept, sections)
-    new = len(_texts(made) - _texts(previous))
-    return ChunksUpdate(chunks=merged(kept, made, "chunk_idx"), read=len(reuse.changed), new=new)
-
-
-def _texts(chunks: pa.Table) -> set[tuple[str, str]]:
-    return set(zip(chunks["page_id"].to_pylist(), chunks["text_hash"].to_pylist(), strict=True))
+    texts = (
+        set(zip(rows["page_id"].to_pylist(), rows["text_hash"].to_pylist(), strict=True)) for rows in (made, previous)
+    )
+    return ChunksUpdate(
+        merged(rows_of(reuse.kept, sections), made, "chunk_idx"), len(reuse.changed), len(next(texts) - next(texts))
+    )
 
 
 Row = Mapping[str, Any]
@@ -128,7 +127,6 @@ class Reuse:
 
     kept: pa.Table  # previous rows of unchanged pages
     changed: pa.Table  # pages to do again, new ones among them
-    deleted: int  # pages of the previous table that are no more
 
 
 def content_stamp(row: Row) -> tuple[Any, ...]:
@@ -170,7 +168,6 @@ def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
     return Reuse(
         kept=previous.filter(pc.is_in(previous["page_id"], value_set=unchanged)),
         changed=pages.filter(pc.invert(pc.is_in(pages["page_id"], value_set=unchanged))),
-        deleted=len(before.keys() - now.keys()),
     )
 
 
@@ -197,7 +194,7 @@ def rows_of(table: pa.Table, pages: pa.Table) -> pa.Table:
     return table.filter(pc.is_in(table["page_id"], value_set=pc.unique(pages["page_id"])))
 
 
-def restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
+def _restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
     """Return pages with the content hash of their sections, which also covers included text of other pages."""
     hashes = dict(zip(sections["page_id"].to_pylist(), sections["content_hash"].to_pylist(), strict=True))
     own = zip(pages["page_id"].to_pylist(), pages["content_hash"].to_pylist(), strict=True)

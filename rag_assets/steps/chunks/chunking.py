@@ -75,8 +75,10 @@ VERSION = 7
 APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
 """Where numbers apart begin, in blocks of how many, and how many blocks: up to the last whole number of 32 bits."""
 
-_OF_PAGE = ("passage_id", "chapter", "section", "page_order", "source_file", "slug", "category")
-_TOLD_LATER = dict.fromkeys(_OF_PAGE)  # by `book_places` and `document_fields`
+_OF_PAGE = ("page_id", "space", "title", "labels", "updated_at", "lang")
+_OF_SECTION = ("version", "section_id", "heading_path", "included_from", "is_boilerplate", "content_hash")
+_TOLD_LATER = ("passage_id", "chapter", "section", "page_order", "source_file", "slug", "category")
+"""Columns that `document_fields` fills."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=\S)|\n")
 _FREE, _ROW, _ITEM, _SENTENCE, _LEAD_IN, _WORD = 0.0, 0.10, 0.05, 0.30, 0.50, 2.0
 _RUN = 20.0  # a cut in a list or table that has to stay whole: worse than leaving the bounds on both sides
@@ -168,34 +170,25 @@ def _section_chunks(
         start, end = chunk[0].begins, chunk[-1].end
         number = page_at(structure.marks, 0)
         anchor = page_anchor(number) if number else section["anchor"]
+        before, after = _context(text, starts, start, end, size.stride)
         yield {
-            "page_id": page["page_id"],
-            "version": section["version"],
-            "section_id": section["section_id"],
-            "space": page["space"],
-            "title": page["title"],
-            "heading_path": section["heading_path"],
+            **dict.fromkeys(_TOLD_LATER),
+            **{name: page[name] for name in _OF_PAGE},
+            **{name: section[name] for name in _OF_SECTION},
             "anchor": anchor,
             "url": f"{page['url']}#{quote(anchor, safe=_FRAGMENT)}",
             "text": text[start:end],
             "start": start,
             "end": end,
-            "context_before": text[_window_start(text, starts, start, size.stride) : start].strip(),
-            "context_after": text[end : _window_end(text, starts, end, size.stride)].strip(),
+            "context_before": before,
+            "context_after": after,
             "token_count": tokens_between(starts, start, end),
             "content_type": _content_type(chunk),
-            "labels": page["labels"],
             "readers": intersect_readers(page["readers"], section["also_readers"]),
             "page_readers": page["readers"],
-            "included_from": section["included_from"],
-            "is_boilerplate": section["is_boilerplate"],
-            "updated_at": page["updated_at"],
             "text_hash": hashlib.sha256(text[start:end].encode()).hexdigest()[:32],
             "structure": structure.encode(),
-            "content_hash": section["content_hash"],
             "parent_id": (page["ancestors"] or [""])[-1],
-            "lang": page["lang"],
-            **_TOLD_LATER,
         }
 
 
@@ -313,45 +306,34 @@ def _cut_price(text: str, kind: str, following: str | None) -> float:
 
 
 def _sentence_cuts(text: str, start: int, end: int, starts: Sequence[int], longest: int) -> list[tuple[int, float]]:
-    """Places and prices of cuts inside prose: after sentences, and between words where a sentence is too long."""
+    """Return places and prices of cuts inside prose: after sentences, and about every half of `longest` tokens, at a
+    word border if there is one near, where a sentence is too long."""
     cuts: list[tuple[int, float]] = []
-    left = start
-    sentence_ends = [match.end() for match in _SENTENCE_END.finditer(text, start, end)]
-    for right in [*sentence_ends, end]:
+    left, step = start, longest // 2
+    for right in [*(match.end() for match in _SENTENCE_END.finditer(text, start, end)), end]:
         if tokens_between(starts, left, right) > longest:
-            cuts.extend((cut, _WORD) for cut in _word_cuts(text, left, right, starts, longest // 2))
+            first, last = bisect_left(starts, left), bisect_left(starts, right)
+            for token in range(first + step, last, step):
+                places = range(token, max(token - step // 2, first), -1)
+                near = next((place for place in places if text[starts[place] - 1].isspace()), token)
+                cuts.append((starts[near], _WORD))
         if right < end:
             cuts.append((right, _SENTENCE))
         left = right
     return cuts
 
 
-def _word_cuts(text: str, start: int, end: int, starts: Sequence[int], step: int) -> list[int]:
-    """Cuts about every `step` tokens, at a word border if there is one near."""
-    first, last = bisect_left(starts, start), bisect_left(starts, end)
-    cuts = []
-    for token in range(first + step, last, step):
-        near = (t for t in range(token, max(token - step // 2, first), -1) if text[starts[t] - 1].isspace())
-        cuts.append(starts[next(near, token)])
-    return cuts
-
-
-def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> int:
-    """Return where the context before a chunk begins: at most `stride` tokens earlier, at a word border."""
+def _context(text: str, starts: Sequence[int], start: int, end: int, stride: int) -> tuple[str, str]:
+    """Return the text before and after a chunk: at most `stride` tokens, from and to a word border."""
     place = starts[max(bisect_left(starts, start) - stride, 0)] if stride and start else start
-    place = max(place, start - stride * _CONTEXT_CHARS)
-    while 0 < place < start and not text[place - 1].isspace():
-        place += 1
-    return place
-
-
-def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
-    """Return where the context after a chunk ends: at most `stride` tokens later, at a word border."""
+    first = max(place, start - stride * _CONTEXT_CHARS)
+    while 0 < first < start and not text[first - 1].isspace():
+        first += 1
     token = bisect_left(starts, end) + stride
-    place = min(starts[token] if token < len(starts) else len(text), end + stride * _CONTEXT_CHARS)
-    while end < place < len(text) and not text[place - 1].isspace():
-        place -= 1
-    return max(place, end)
+    last = min(starts[token] if token < len(starts) else len(text), end + stride * _CONTEXT_CHARS)
+    while end < last < len(text) and not text[last - 1].isspace():
+        last -= 1
+    return text[first:start].strip(), text[end : max(last, end)].strip()
 
 
 def _content_type(pieces: Sequence[SectionPiece]) -> str:

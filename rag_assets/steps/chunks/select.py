@@ -70,9 +70,7 @@ def join_sources(
     """Return the chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
 
     `kind_of` gives the kind of a page by its source and id: page, comments, attachment or document.
-
-    Raises:
-        CollisionError: two sources have a page of the same id.
+    Raises CollisionError: two sources have a page of the same id.
     """
     refuse_collisions({source: table["page_id"].to_pylist() for source, table in sorted(chunks.items())})
     tables = [_of_source(table, source, kind_of) for source, table in sorted(chunks.items())]

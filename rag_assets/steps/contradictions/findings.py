@@ -92,8 +92,7 @@ class Acknowledgement:
 def acknowledgements(content: object) -> dict[str, Acknowledgement]:
     """Return the acknowledgements in a YAML file, by id: `acknowledged: [{id, reason, until?, date?}]`.
 
-    Raises:
-        ValueError: it is of another shape; the message says where.
+    Raises ValueError: it is of another shape; the message says where.
     """
     entries = content.get("acknowledged", ()) if isinstance(content, dict) else None
     if not isinstance(entries, Sequence) or isinstance(entries, str):

@@ -113,11 +113,7 @@ class Composed:
         self.cut = self.cut or content.cut
 
     def body(self, text: FileText, below: int = 0) -> None:
-        """Append a body of any format.
-
-        Raises:
-            FileError: it cannot be read.
-        """
+        """Append a body of any format. Raises FileError: it cannot be read."""
         try:
             content = DirectReader(self.budget).content(text.body, text.body_format)
         except PageError as error:
@@ -127,8 +123,7 @@ class Composed:
     def file(self, name: str, content: bytes, level: int) -> None:
         """Append a file as a section under its name.
 
-        Raises:
-            FileError: it cannot be read; nothing of it is here then.
+        Raises FileError: it cannot be read; nothing of it is here then.
         """
         if self.depth >= DEEPEST:
             raise FileError(f"it lies more than {DEEPEST} files deep")

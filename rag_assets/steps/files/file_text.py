@@ -40,11 +40,7 @@ class ZipMembers:
     """The files of a zip by their names; hidden ones are left aside, and of one name the last counts."""
 
     def __init__(self, content: bytes) -> None:
-        """Read the directory.
-
-        Raises:
-            FileError: it is broken, or has too many members.
-        """
+        """Read the directory. Raises FileError: it is broken, or has too many members."""
         if content.count(b"PK\x01\x02") > 2 * MOST_MEMBERS:  # before zipfile makes an object of each
             raise FileError(f"the archive has more than {MOST_MEMBERS:,} members")
         try:
@@ -181,8 +177,7 @@ def kind_text(
 def archive_text(content: bytes, composed: Composed) -> FileText:
     """Return the text of all members that can be read.
 
-    Raises:
-        FileError: the archive is broken or empty, or none of its members can be read.
+    Raises FileError: the archive is broken or empty, or none of its members can be read.
     """
     members = ZipMembers(content)
     unread: list[str] = []
@@ -226,9 +221,7 @@ def web_page(content: bytes, charset: str | None = None) -> FileText:
     """Return the body of an HTML page; empty if it has no text and no picture.
 
     `charset`: its encoding by its transport, which takes precedence over that in its head.
-
-    Raises:
-        FileError: it cannot be read.
+    Raises FileError: it cannot be read.
     """
     from bs4.dammit import EncodingDetector
     from lxml import etree

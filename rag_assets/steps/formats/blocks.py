@@ -305,11 +305,7 @@ def _fields(block: Block) -> Sequence[Any]:
 
 
 def content_of_json(payload: Any) -> Content | None:
-    """Return the content of `content_to_json`.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Return the content of `content_to_json`. Raises ValueError: it is something else."""
     if payload is None:
         return None
     try:

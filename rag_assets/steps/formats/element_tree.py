@@ -47,9 +47,7 @@ def parse_storage(body: str) -> Element:
 
     Text is as written, CDATA included; comments and processing instructions are gone. A body that is not well-formed is
     recovered by the HTML parser after its CDATA was made plain text, so that code bodies survive.
-
-    Raises:
-        PageError: nothing can be made of the body.
+    Raises PageError: nothing can be made of the body.
     """
     from lxml import etree
 
@@ -163,8 +161,7 @@ _REPEATED_MAX = 2_000_000  # characters of addresses: short links repeat one tha
 def markdown_tree(body: str) -> Element:
     """Return the tree of a Markdown body: CommonMark with tables and struck text; HTML inside it is read as HTML.
 
-    Raises:
-        PageError: it cannot be read.
+    Raises PageError: it cannot be read.
     """
     from markdown_it import MarkdownIt
 

@@ -136,9 +136,7 @@ def html_content(body: str) -> Content:
 
     Only `<main>` is read, else the only `<article>`, else all but navigation and scripts. Templates in scripts are
     text. Visible elements without words are counted in the ledger, and so are the notes of `with_losses`.
-
-    Raises:
-        PageError: the body cannot be read.
+    Raises PageError: the body cannot be read.
     """
     from lxml import etree
 

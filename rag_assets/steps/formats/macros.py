@@ -213,7 +213,6 @@ def _button(page: Walk, macro: Macro) -> Outcome:
 
 
 def _diagram(page: Walk, macro: Macro) -> Outcome:
-    """Write its name, for search; the page shows the drawing, an attachment."""
     named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
     name = next(filter(None, named), macro.file)
     if not name:

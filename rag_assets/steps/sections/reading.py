@@ -18,8 +18,7 @@ from rag_assets.steps.formats.storage_elements import Walk, storage_content, tab
 def markdown_content(body: str) -> Content:
     """Return the blocks of a Markdown body; HTML inside it is read as HTML, pictures without words count as lost.
 
-    Raises:
-        PageError: it cannot be read.
+    Raises PageError: it cannot be read.
     """
     tree = markdown_tree(body)
     wordless = wordless_elements(tree)

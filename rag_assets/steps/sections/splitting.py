@@ -130,9 +130,7 @@ def sections_of_page(
 
     Text of another page has rows of its own after the page's, under the heading and the anchor that show it, with its
     additional readers' restriction.
-
-    Raises:
-        PageError: the body cannot be read, or its format or anchor flavor is not known.
+    Raises PageError: the body cannot be read, or its format or anchor flavor is not known.
     """
     title = clean(page["title"] or "")
     if len(title) > TITLE_MAX:

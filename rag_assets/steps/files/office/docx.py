@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Header, Line, cell_text
-from rag_assets.steps.files.office.parts import DGM, C, M, Package, Relation, equation_text, write_chart, write_diagram
+from rag_assets.steps.files.office.parts import (
+    DGM,
+    C,
+    M,
+    Package,
+    Relation,
+    equation_text,
+    target_of,
+    write_chart,
+    write_diagram,
+)
 from rag_assets.steps.files.office.word_styles import Numbering, ParagraphKind, Styles, W, is_on, small_int, value_of
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import Cell, clean
@@ -278,8 +288,9 @@ class _WordReader:
         self._notes = {kind: _notes(self._part(f"{kind}s"), kind) for kind in ("footnote", "endnote")}
         self._text = TextReader(self, self._styles, self._relations)
         self._note_texts = {
-            kind: TextReader(self, self._styles, package.relations(name) if (name := self._name(f"{kind}s")) else {})
+            kind: TextReader(self, self._styles, package.relations(name) if name else {})
             for kind in self._notes
+            for name in [target_of(self._relations, f"{kind}s")]
         }
         self.after: list[tuple[str, Element | str]] = []  # the objects that follow the current paragraph
         self._pending: list[tuple[str, str, Element]] = []  # notes that follow the list or the table
@@ -390,12 +401,8 @@ class _WordReader:
             self.writer.paragraph(line)
             self.count(kind, "rendered")
 
-    def _name(self, kind: str) -> str:
-        """Return the name of the part that is related to the document in this way; empty if there is none."""
-        return next((each.target for each in self._relations.values() if each.kind == kind), "")
-
     def _part(self, kind: str) -> Element | None:
-        return self._package.xml(name) if (name := self._name(kind)) else None
+        return self._package.xml(target_of(self._relations, kind))
 
 
 def _notes(tree: Element | None, kind: str) -> dict[str, Element]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from posixpath import dirname, join, normpath
 from typing import NamedTuple
@@ -89,6 +89,11 @@ def write_run(writer: BlockWriter, line: Line, run: Element) -> None:
     writer.write(line, run.findtext(f"{A}t") or "", "struck" if strike not in ("", "noStrike") else shift)
 
 
+def description_of(node: Element, tag: str) -> str:
+    """Return the alternative text of a drawing: that of its first element of a tag."""
+    return clean(next((each.get("descr", "") for each in node.iter(tag)), ""))
+
+
 def equation_text(element: Element) -> str:
     """Return an equation's text, read from left to right: `(a+b)/c`, `x^2`, `√(n)`."""
     name = str(element.tag)
@@ -156,6 +161,11 @@ class Relation(NamedTuple):
     external: bool
 
 
+def target_of(relations: Mapping[str, Relation], kind: str) -> str:
+    """Return the target of the first relation of a kind; empty if there is none."""
+    return next((each.target for each in relations.values() if each.kind == kind), "")
+
+
 class Package:
     """The parts of one file. Raises FileError if it is protected, broken, or more than the bounds allow."""
 
@@ -185,8 +195,7 @@ class Package:
     def part(self, name: str) -> bytes | None:
         """Return the bytes of a part; None if there is none.
 
-        Raises:
-            FileError: it is broken, or larger than `PART_MAX`.
+        Raises FileError: it is broken, or larger than `PART_MAX`.
         """
         member = self._members.get(name.lower())
         if member is None:
@@ -205,11 +214,7 @@ class Package:
         return content
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a part, at most `STREAM_MAX`, in pieces.
-
-        Raises:
-            FileError: it is broken.
-        """
+        """Yield the bytes of a part, at most `STREAM_MAX`, in pieces. Raises FileError: it is broken."""
         member = self._members.get(name.lower())
         if member is None:
             return
@@ -233,7 +238,7 @@ class Package:
 
     def xml(self, name: str) -> Element | None:
         """Return the tree of a part; None if there is none. Raises FileError if it is not XML, or too much."""
-        content = self.part(name)
+        content = self.part(name) if name else None
         return None if content is None else safe_xml(content, name)
 
     def relations(self, name: str) -> dict[str, Relation]:
@@ -259,8 +264,7 @@ class Package:
 def safe_xml(content: bytes, name: str) -> Element:
     """Return the tree of XML that comes from elsewhere: no entity is resolved, nothing fetched; comments are gone.
 
-    Raises:
-        FileError: it is no XML, declares a document type, or is nested too deep.
+    Raises FileError: it is no XML, declares a document type, or is nested too deep.
     """
     from lxml import etree
 
@@ -288,8 +292,7 @@ def _usual(content: bytes) -> bytes:
 def pulled(package: Package, name: str, *tags: str) -> Iterator[Element]:
     """Yield the elements of these tags of a part as they end, each freed before the next one.
 
-    Raises:
-        FileError: the part is no XML; elements before the fault were yielded.
+    Raises FileError: the part is no XML; elements before the fault were yielded.
     """
     from lxml import etree
 

@@ -14,6 +14,7 @@ from rag_assets.steps.files.office.parts import (
     M,
     Package,
     Relation,
+    description_of,
     equation_text,
     write_chart,
     write_diagram,
@@ -21,7 +22,7 @@ from rag_assets.steps.files.office.parts import (
 )
 from rag_assets.steps.files.office.word_styles import is_on, number_text, small_int
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import Cell, clean
+from rag_assets.steps.formats.blocks import Cell
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
 
@@ -197,7 +198,7 @@ class _Slide:
         elif is_frame and diagram is not None:
             write_diagram(self._writer, self._part(diagram.get(f"{R}dm", "")))
         elif is_frame or node.tag == f"{P}pic":
-            described = clean(next((each.get("descr", "") for each in node.iter(f"{P}cNvPr")), ""))
+            described = description_of(node, f"{P}cNvPr")
             self._writer.text(described)
             self._writer.count("embedded object" if is_frame else "figure", "rendered" if described else "lost")
         else:

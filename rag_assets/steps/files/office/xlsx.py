@@ -17,7 +17,16 @@ from typing import NamedTuple
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
 from rag_assets.steps.files.office.docx import PIC, R
-from rag_assets.steps.files.office.parts import A, C, Package, paragraph_text, pulled, write_chart
+from rag_assets.steps.files.office.parts import (
+    A,
+    C,
+    Package,
+    description_of,
+    paragraph_text,
+    pulled,
+    target_of,
+    write_chart,
+)
 from rag_assets.steps.files.office.word_styles import is_on, small_int
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import Cell, clean
@@ -257,12 +266,12 @@ class _Workbook:
         for paragraph in tree.iter(f"{A}p"):
             self._writer.text(paragraph_text(self._writer, paragraph))
         for picture in tree.iter(f"{XDR}pic", f"{PIC}pic"):
-            described = clean(next((each.get("descr", "") for each in picture.iter(f"{XDR}cNvPr")), ""))
+            described = description_of(picture, f"{XDR}cNvPr")
             self._writer.text(described)
             self._writer.count("figure", "rendered" if described else "lost")
 
     def _strings(self) -> list[str]:
-        name = next((each.target for each in self._relations.values() if each.kind == "sharedStrings"), "")
+        name = target_of(self._relations, "sharedStrings")
         strings: list[str] = []
         left = _STRINGS_MAX
         for node in pulled(self._package, name, f"{S}si"):
