@@ -29,6 +29,7 @@ _HANGING = r"(?m)^\s*(?:\||[-*+] |\d{1,3}[.)] )"
 _HEADER = re.compile(r"(?m)^\|(.+)\|[^\S\n]*\n\|[-:| ]*-{3}")
 _TASK = re.compile(r"(?:how )?to |wie |zu[mr]? ", re.IGNORECASE)
 """How the heading of a procedure begins: what hangs below it are steps."""
+_KEYED = re.compile(r"(?:\S+ ){0,4}?\S+(?::| [-–—]) ")
 _ENDINGS = frozenset({"", "s", "es", "n", "en", "e"})
 _ADDED = ("number", "money", "duration", "size")
 _PLAIN: Mapping[str, tuple[Fact, ...]] = {
@@ -63,6 +64,7 @@ class Container:
         entity: stems that one of them goes by: of its heading, its first column.
         names: stems that may be said beside it: of the headings above and the page's title.
         spelt: the words of both.
+        first: those of the first column.
         headers: stems of its columns.
         texts: of its sections, in lower case.
     """
@@ -74,13 +76,16 @@ class Container:
     spelt: frozenset[str]
     headers: frozenset[str] = frozenset()
     texts: Sequence[str] = ()
+    first: frozenset[str] = frozenset()
     columns: tuple[Column, ...] = ()
 
-    def is_named(self, word: str, stem: str) -> bool:
+    def is_named(self, word: str, stem: str, is_plural: bool) -> bool:
         """Return whether a word is one of the names in another number, and none that is derived from one: `customers`
-        are no `customization`, and what was `installed` is no `install`."""
+        are no `customization`, and what was `installed` is no `install`. Below a heading in the singular are not
+        several such things, but parts of one."""
         is_known = stem in self.entity | self.names and stem not in _UNSAID
-        return is_known and any(_is_same(word, one) for one in self.spelt)
+        is_one = is_plural and stem in self.entity and word not in self.spelt
+        return is_known and any(_is_same(word, one) for one in (self.first if is_one else self.spelt))
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -148,13 +153,14 @@ class _Containers:
 
     def _lists_things(self, container: Container) -> bool:
         """Return whether the items are of what the list is named by: not mostly titles of pages, which say where to
-        go; and of several lists, all of them names."""
+        go, and mostly names, with what is said of them behind a colon or a dash; of several lists all."""
         passages = (each for page, _ in container.sections for each in passages_of(self._tables, page))
         parts = items_of([each for each in passages if (each.page_id, each.anchor) in container.sections])
         items = [part.cells[0][1] for part in parts]
-        is_named = all(len(item.split()) <= _LONGEST_NAME and item[-1:] not in ".:;!?" for item in items)
+        short = [len(item.split()) <= _LONGEST_NAME and item[-1:] not in ".:;!?" for item in items]
+        named = [is_short or bool(_KEYED.match(item)) for is_short, item in zip(short, items, strict=True)]
         is_of_pages = 2 * sum(normalized(item) in self._titles for item in items) >= len(items)
-        return not is_of_pages and (is_named or len(container.sections) == 1)
+        return not is_of_pages and (2 * sum(named) >= len(items) if len(container.sections) == 1 else all(named))
 
     @cached_property
     def _titles(self) -> frozenset[str]:
@@ -199,9 +205,9 @@ def _hanging(texts: pa.Table) -> Iterator[Container]:
             cells = headers[0].split("|")
             first, *others = map(stemmed, cells)
             named = (entity or frozenset(stemmed(title))).union(first)
-            spelt = spelt.union(words_of(cells[0]))
+            own = frozenset(words_of(cells[0]))
             lower = [text.casefold() for text in texts_of]
-            yield Container("rows", (section,), named, names, spelt, frozenset(chain(*others)), lower)
+            yield Container("rows", (section,), named, names, spelt | own, frozenset(chain(*others)), lower, own)
         elif not any(text.lstrip().startswith("|") for text in texts_of):
             lists[section[0]].append(section)
             mixed |= set() if heading else {section[0]}
@@ -267,8 +273,9 @@ class _RowReader:
         if container.kind == "headings" and (end := words.match(phrase("ENTRIES"), start)) is not None:
             yield Step(end, (("name", True), ("plural", True), ("entries", True)))
         is_of_row = any(column.stems == (stem,) for column in container.columns[1:])  # and not of the whole table
-        if container.is_named(word, stem) and not is_of_row:
-            yield Step(start + 1, (("name", stem in container.entity), ("plural", words.is_plural(start + 1))))
+        is_plural = words.is_plural(start + 1)
+        if container.is_named(word, stem, is_plural) and not is_of_row:
+            yield Step(start + 1, (("name", stem in container.entity), ("plural", is_plural)))
         for column in container.columns:
             if column.stems and tuple(words.stems[start : start + len(column.stems)]) == column.stems:
                 end = start + len(column.stems)
@@ -290,7 +297,10 @@ class _Rows:
         """Return their query; None: they do not go together."""
         where, columns = self._conditions()
         container, has_entity = self._container, ("name", True) in self._facts
-        if where is None or not (has_entity or where) or not self._asks_for_entity():
+        if where is None or not (has_entity or where):
+            return None
+        asked = self._asked()
+        if ("name", True) not in asked and (not asked or asked[0][0] != "column"):  # `offices have meeting rooms`
             return None
         if container.kind == "headings" and ("entries", True) not in self._facts:
             return None
@@ -315,15 +325,15 @@ class _Rows:
             return SetQuery("rows", operation=operation) if is_named and operation in ("list", "count") else None
         if len(columns) > 1 or kinds[0] not in _ADDED or operation == "list":
             return None
+        if operation == "count" and self._asked()[:1] != [("column", columns[0])]:
+            return None  # `how many rooms have seats` asks for no sum
         return SetQuery("rows", operation="sum" if operation == "count" else operation, column=columns[0])
 
-    def _asks_for_entity(self) -> bool:
-        """Return whether the noun of the question is that of the rows, or a column: not `offices have meeting
-        rooms`."""
+    def _asked(self) -> list[Fact]:
+        """Return the noun phrase that is asked for, up to the first word without a meaning."""
         facts = [fact for fact in self._facts if fact[0] in ("name", "column", "value", "gap")]
         behind = dropwhile(lambda fact: fact[0] == "gap", facts)
-        asked = list(takewhile(lambda fact: fact[0] != "gap", behind))
-        return ("name", True) in asked or bool(asked and asked[0][0] == "column")
+        return list(takewhile(lambda fact: fact[0] != "gap", behind))
 
     def _is_compound(self) -> bool:
         """Return whether the noun of the question ends with the name of a column, as `error codes` does, and neither

@@ -167,8 +167,12 @@ UNLIKE = set_tables(
         "2": [Piece(f"{SERVICES}\n\n| Alarm | Level |\n|---|---|\n| Fire | 1 |", ("Sirens",))],
         "3": ["- Home\n- Guides", Piece("- Red", ("Light",)), Piece("- Blue", ("Dark",))],
         "4": [Piece("- We write short sentences.", ("First",)), Piece("- Red", ("Second",))],
+        "5": [Piece("- Wait\n- Call", ("Slow lock",)), Piece("- We take what is best for all who come.", ("Choices",)),
+              Piece("- Knock: to be heard\n- Enter", ("Ways",)),
+              Piece("| Room | Seats |\n|---|---|\n| Fjord | 12 |\n| Elv | 8 |", ("Rooms",))],
     },
-    **{"1": {"title": "Gates"}, "2": {"title": "Alarms"}, "3": {"title": "Colour guides"}, "4": {"title": "Styles"}},
+    **{"1": {"title": "Gates"}, "2": {"title": "Alarms"}, "3": {"title": "Colour guides"}, "4": {"title": "Styles"},
+       "5": {"title": "Doors"}},
 )  # fmt: skip
 
 
@@ -185,6 +189,11 @@ UNLIKE = set_tables(
         ("which sirens are there", None),  # two tables
         ("how many colour guides are there", None),  # where to go, and colours
         ("list all styles", None),  # a sentence
+        ("how many slow locks are there", None),  # one, and what to do
+        ("list all choices", None),
+        ("list all ways", 2),
+        ("how many rooms have seats", None),
+        ("how many seats do the rooms have", 2),
     ],
 )
 def test_what_only_resembles_a_name_is_no_set(question: str, count: int | None) -> None:
