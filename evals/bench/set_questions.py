@@ -1,8 +1,5 @@
 """`python -m evals.bench.set_questions`: whole sets that questions ask for, and ordinary questions taken for such.
 
-Belongs here: the corpora as `SetTables` that everybody may read, running the questions of `evals/gold/sets`, comparing
-what came out with the truth. Does not belong here: the questions, reading them (`rag_serving.sets.reading`).
-
 Of the half that is only measured no question and no result is printed.
 """
 
@@ -30,7 +27,7 @@ from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.indexes.set_tables import SetTablesOfReaders
-from rag_serving.records.sets import SetError, SetMember, SetQuery, SetResult, SetTables
+from rag_serving.records.sets import SetError, SetMember, SetResult, SetTables
 from rag_serving.sets.cells import normalized
 from rag_serving.sets.execute import execute
 from rag_serving.sets.reading import read_set
@@ -50,15 +47,6 @@ class SetCorpus:
     files: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class JudgedSet:
-    """A question and what came of it: right, wrong or left to the ordinary way."""
-
-    question: Shape
-    outcome: str
-    query: SetQuery | None = None
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Print how many questions are taken and their results, and how many ordinary ones are taken."""
     parser = argparse.ArgumentParser(prog="python -m evals.bench.set_questions", description=__doc__.splitlines()[0])
@@ -67,19 +55,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--details", action="store_true", help="print each question of the half to build with")
     options = parser.parse_args(arguments)
     corpora = {name: set_corpus(name, options.data) for name in ("sample", "KAFKA", "FLINK", "kafka-docs")}
-    judged = [judge(question, corpora[question["corpus"]]) for question in read_questions(GOLD)]
+    judged = [(question, judge(question, corpora[question["corpus"]])) for question in read_questions(GOLD)]
     for half in ("build", "measured"):
-        print(half, _figures([each for each in judged if each.question["half"] == half]))
-    if options.details:
-        for each in judged:
-            if each.question["half"] == "build":
-                print(f"{each.outcome}: {each.question['id']}: {each.question['question']}")
+        print(half, _figures([each for each in judged if each[0]["half"] == half]))
+    for each, outcome in judged if options.details else ():
+        if each["half"] == "build":
+            print(f"{outcome}: {each['id']}: {each['question']}")
     ordinary = ordinary_questions(options.data, options.ordinary)
     taken = [
         (question, name, query)
         for question in ordinary
         for name in ("sample", "KAFKA")
-        if (query := _query(question, corpora[name].tables)) is not None
+        if (query := read_set(question, corpora[name].tables)) is not None
     ]
     print(f"ordinary: {len({question for question, *_ in taken})} of {len(ordinary)} taken")
     for question, name, query in taken:
@@ -126,24 +113,19 @@ def read_questions(gold: Path) -> list[Shape]:
     return [{**question, "truth": truth[question["id"]]} for question in _lines(gold / "questions.jsonl")]
 
 
-def judge(question: Shape, corpus: SetCorpus) -> JudgedSet:
-    """Return whether the set or the value is exactly one of those that are right."""
-    query = _query(question["question"], corpus.tables)
+def judge(question: Shape, corpus: SetCorpus) -> str:
+    """Return `right` if the set or the value is exactly one of those that are right, else `wrong`; `left`: it goes the
+    ordinary way."""
+    query, truth = read_set(question["question"], corpus.tables), question["truth"]
     if query is None:
-        return JudgedSet(question, "left")
+        return "left"
     try:
         result = execute(query, corpus.tables, "bench")
     except SetError:
-        return JudgedSet(question, "left", query)
-    truth = question["truth"]
-    if truth["status"] == "unanswerable":
-        return JudgedSet(question, "wrong", query)
-    is_right = any(_is_right(result, each, corpus) for each in truth.get("readings") or [truth])
-    return JudgedSet(question, "right" if is_right else "wrong", query)
-
-
-def _query(question: str, tables: SetTables) -> SetQuery | None:
-    return read_set(question, tables)
+        return "left"
+    is_answerable, readings = truth["status"] != "unanswerable", truth.get("readings") or [truth]
+    is_right = is_answerable and any(_is_right(result, each, corpus) for each in readings)
+    return "right" if is_right else "wrong"
 
 
 def _is_right(result: SetResult, truth: Shape, corpus: SetCorpus) -> bool:
@@ -184,10 +166,10 @@ def _numbers(text: str) -> list[str]:
     return [number.replace(",", "") for number in _INTEGER.findall(text)]
 
 
-def _figures(judged: Sequence[JudgedSet]) -> str:
-    outcomes = Counter(each.outcome for each in judged)
+def _figures(judged: Sequence[tuple[Shape, str]]) -> str:
+    outcomes = Counter(outcome for _, outcome in judged)
     taken = outcomes["right"] + outcomes["wrong"]
-    unanswerable = sum(each.question["truth"]["status"] == "unanswerable" for each in judged if each.outcome == "wrong")
+    unanswerable = sum(each["truth"]["status"] == "unanswerable" for each, outcome in judged if outcome == "wrong")
     return (
         f"{len(judged)} questions: {taken} taken, {outcomes['right']} exactly right, {outcomes['wrong']} wrong "
         f"(of these {unanswerable} without an answer), {outcomes['left']} left to the ordinary way"

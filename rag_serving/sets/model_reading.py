@@ -20,9 +20,9 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.records.claims import Usage
 from rag_serving.records.sets import Condition, Operation, Operator, SetQuery, SetTables
 from rag_serving.sets.cells import normalized
-from rag_serving.sets.doubts import is_doubtful
 from rag_serving.sets.pages import COLUMNS, PROPERTY
 from rag_serving.sets.phrases import date_at, phrase
+from rag_serving.sets.reading import is_doubtful
 from rag_serving.sets.row_reading import Container, containers_named
 from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, stemmed, vocabulary_of
 from rag_serving.text.directed import neutralized

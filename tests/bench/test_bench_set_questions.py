@@ -18,7 +18,7 @@ def sample() -> SetCorpus:
 
 def test_what_is_taken_of_the_questions_over_the_sample_is_right(sample: SetCorpus) -> None:
     questions = [each for each in read_questions(GOLD) if each["corpus"] == "sample" and each["half"] == "build"]
-    outcomes = {each["id"]: judge(each, sample).outcome for each in questions}
+    outcomes = {each["id"]: judge(each, sample) for each in questions}
     assert [name for name, outcome in outcomes.items() if outcome == "wrong"] == []
     assert sum(outcome == "right" for outcome in outcomes.values()) >= 10
 
@@ -28,7 +28,7 @@ def test_a_set_that_lacks_a_member_is_wrong(sample: SetCorpus) -> None:
     fewer = {**question, "truth": {**question["truth"], "set": question["truth"]["set"][1:]}}
     more = {**question, "truth": {**question["truth"], "set": [*question["truth"]["set"], "ENG: Webhooks"]}}
     unanswerable = {**question, "truth": {"status": "unanswerable"}}
-    assert [judge(each, sample).outcome for each in (question, fewer, more, unanswerable)] == ["right"] + ["wrong"] * 3
+    assert [judge(each, sample) for each in (question, fewer, more, unanswerable)] == ["right"] + ["wrong"] * 3
 
 
 @pytest.mark.skipif(not Path(DATA).is_dir(), reason="../shared/data is not there")
