@@ -60,8 +60,6 @@ def command(
     keys, jobs and its audit log go. Stop its builds and servers before, take it out of the configuration afterwards. A
     run that was killed is finished by the next one.
     """
-    from citelock_governance.erasing import TenantErasure
-
     settings = load_config(config)
     erasure = TenantErasure(settings, chosen_tenant(settings, tenant))
     if not is_meant and as_json:

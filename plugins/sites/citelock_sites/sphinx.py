@@ -142,8 +142,6 @@ class SphinxSite:
 
 def _read(name: str, text: str, around: _SphinxSurroundings, config: SphinxConfig) -> MarkupPage:
     if name.endswith((".md", ".markdown")):
-        from citelock_sites.sphinx import myst_page
-
         return myst_page(text, name, around, config.rst, config.values)
     return rst_page(text, name, around, config.rst)
 

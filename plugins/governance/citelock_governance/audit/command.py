@@ -9,28 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from sqlalchemy import Connection, select
 
 from citelock_governance.audit.chain import CONTENT, Anchor, Head, Signer, head_of
-from citelock_governance.audit.ledger import AuditError, beside
+from citelock_governance.audit.ledger import AuditError, Ledger, NoAuditLogError, beside, restart
 from citelock_governance.audit.persons import Persons
 from citelock_governance.audit.tables import HEADS
-from citelock_governance.audit.verification import ChainVerdict, Follower, Row, Verifier, pages
+from citelock_governance.audit.verification import ChainVerdict, Follower, Row, Verifier, events_lost, pages
 from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.cli.printing import Finding
-from rag_serving.config.loading import load_config
+from rag_serving.config.loading import Config, load_config
 from rag_serving.escaping.targets import for_json, for_terminal_line
 from rag_serving.privacy import complain
-
-if TYPE_CHECKING:
-    from citelock_governance.audit.verification import ChainVerdict, Verifier
-    from rag_serving.config.loading import Config
-
 
 PURPOSE = "audit checkpoint"
 
@@ -67,19 +62,11 @@ def read_checkpoints(path: Path, home: Path) -> dict[str, list[Anchor]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        content = _read(line)
-        if content is None or signature_fault(content, home, PURPOSE):
+        content = _parsed(line)
+        if signature_fault(content, home, PURPOSE):
             raise AuditError(f"{path}, line {number} is no checkpoint of this installation, or was altered")
         marked.setdefault(str(content["tenant"]), []).append(Anchor(int(content["sequence"]), str(content["hash"])))
     return marked
-
-
-def _read(line: str) -> Mapping[str, Any] | None:
-    try:
-        content = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return content if isinstance(content, Mapping) else None
 
 
 VERSION = 1
@@ -209,8 +196,6 @@ def verify_command(
     Exit code 1 if a row was deleted, inserted, moved or altered, or where rows were replaced by an older state than
     the home folder or a checkpoint knows. Nothing is changed.
     """
-    from citelock_governance.audit.command import read_checkpoints, verify_export
-
     settings = load_config(config)
     verifier = _verifier(settings)
     if file is not None:
@@ -242,8 +227,6 @@ def export_command(
     citelock audit export --output audit.jsonl
     citelock audit verify --file audit.jsonl
     """
-    from citelock_governance.audit.command import exported
-
     settings = load_config(config)
     lines = exported(_verifier(settings), settings.home, chosen_tenant(settings, tenant), is_opened)
     if output is None:
@@ -260,8 +243,6 @@ def checkpoint_command(config: ConfigPath = None, tenant: Tenant = None) -> None
     \b
     citelock audit checkpoint >> /mnt/vault/checkpoints.jsonl
     """
-    from citelock_governance.audit.command import make_checkpoint
-
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     typer.echo(for_json(make_checkpoint(_verifier(settings), settings.home, name)))
@@ -278,11 +259,6 @@ def restart_command(
     \b
     citelock audit restart --reason "the database was set back on 3 May, see ticket 4711"
     """
-    from hashlib import sha256
-
-    from citelock_governance.audit.command import exported
-    from citelock_governance.audit.ledger import Ledger, restart
-
     settings = load_config(config)
     name, verifier = chosen_tenant(settings, tenant), _verifier(settings)
     fault = verifier.verify(name).fault
@@ -293,7 +269,7 @@ def restart_command(
         "reason": redact(reason),
         "fault": fault,
         "file": file.name,
-        "sha256": sha256(file.read_bytes()).hexdigest(),
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }
     with closing(Ledger(settings.home, settings.telemetry.url, name, settings.audit, redact)) as ledger:
         head = restart(ledger, details)
@@ -301,8 +277,6 @@ def restart_command(
 
 
 def _verifier(settings: Config) -> Verifier:
-    from citelock_governance.audit.verification import Verifier
-
     return Verifier(settings.home, settings.telemetry.url)
 
 
@@ -334,24 +308,20 @@ def _write(file: Path, lines: Iterable[str]) -> None:
 
 def examine(config: Config) -> Iterator[Finding]:
     """Yield the findings of `citelock doctor` on the audit log; nothing is made or changed."""
-    yield _finding(config)
-
-
-def _finding(config: Config) -> Finding:
     if config.audit.mode == "off":
-        return Finding("audit", "ok", "no audit log is kept: audit.mode is off")
-    from citelock_governance.audit.ledger import AuditError, NoAuditLogError
-    from citelock_governance.audit.verification import Verifier, events_lost
-
+        yield Finding("audit", "ok", "no audit log is kept: audit.mode is off")
+        return
     since = datetime.now(UTC) - timedelta(days=LOST_DAYS)
     try:
         with Verifier(config.home, config.telemetry.url).reading() as connection:
             rows, lost = events_lost(connection, since)
     except NoAuditLogError:
-        return Finding("audit", "ok", f"{config.audit.mode}: the log is made by the first event")
+        yield Finding("audit", "ok", f"{config.audit.mode}: the log is made by the first event")
+        return
     except AuditError as error:
         until = "nothing is answered" if config.audit.mode == "required" else "events wait in memory, and may be lost"
-        return Finding("audit", "fail", str(error), f"start the database or mend telemetry.url; until then {until}")
+        yield Finding("audit", "fail", str(error), f"start the database or mend telemetry.url; until then {until}")
+        return
     detail = f"{config.audit.mode}: {rows:,} rows, {lost:,} events lost in {LOST_DAYS} days"
     mend = "see the server's log for the reason; audit.mode: required refuses instead"
-    return Finding("audit", "warn" if lost else "ok", detail, mend if lost else "")
+    yield Finding("audit", "warn" if lost else "ok", detail, mend if lost else "")

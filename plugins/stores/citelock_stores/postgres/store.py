@@ -238,7 +238,7 @@ _TEXTS = "content, context_before, context_after, structure"
 
 
 class PostgresGeneration:
-    """One published generation of a tenant. Safe to use from several threads."""
+    """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -252,12 +252,11 @@ class PostgresGeneration:
         self._sessions, self._signer, self._settings = sessions, signer, settings
 
     def reader(self, principal: Principal) -> PostgresReader:
-        """Return the reader on behalf of a principal."""
         return PostgresReader(self.stored, principal, self._sessions, self._signer, self._settings)
 
 
 class PostgresReader:
-    """One generation on behalf of one principal. Safe to use from several threads."""
+    """One generation on behalf of one principal; a `RemoteReader`. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -271,23 +270,18 @@ class PostgresReader:
         self._sessions, self._signer, self._settings = sessions, signer, settings
 
     def classes(self) -> frozenset[str]:
-        """Return the reader classes of the generation that the principal satisfies."""
         return frozenset(self._chunks_of_classes)
 
     def chunks(self) -> pa.Table:
-        """Return REMOTE_CHUNKS of every chunk that may be read, by `row`."""
         return self._catalog("chunks", REMOTE_CHUNKS.columns, ["row"])
 
     def places(self) -> pa.Table:
-        """Return REMOTE_PLACES of every readable place, by `row` and `place`."""
         return self._catalog("places", REMOTE_PLACES.columns, ["row", "place"])
 
     def originals(self) -> pa.Table:
-        """Return REMOTE_ORIGINALS of every fully readable page, by `page_id`."""
         return self._catalog("originals", REMOTE_ORIGINALS.columns, ["page_id"])
 
     def original(self, sha256: str) -> bytes:
-        """Return the bytes of one of the `originals`; RemoteDataError if it is none of them."""
         rows = self._rows(
             "SELECT f.content FROM citelock.original_files f WHERE f.tenant_id = %s AND f.sha256 = %s AND EXISTS "
             "(SELECT FROM citelock.original_rights r WHERE r.tenant_id = %s AND r.generation = %s AND r.sha256 = %s)",
@@ -298,11 +292,9 @@ class PostgresReader:
         return bytes(rows[0][0])
 
     def seals(self) -> pa.Table:
-        """Return REMOTE_SEALS of the satisfied classes, by `readers` and `part`."""
         return self._catalog("seals", REMOTE_SEALS.columns, ["readers", "part"])
 
     def texts(self, rows: Sequence[int]) -> pa.Table:
-        """Return REMOTE_TEXTS of some chunks, in any order."""
         found = self._of_rows(f'"row"::bigint, {_TEXTS}, exact', "document_chunks", rows)
         try:
             texts = [
@@ -314,18 +306,15 @@ class PostgresReader:
             raise RemoteDataError(f"a text in the database is damaged ({one_line(error)}); {RESEND}") from error
 
     def sentences(self, rows: Sequence[int]) -> pa.Table:
-        """Return REMOTE_SENTENCES of some chunks, in any order."""
         found = self._of_rows('"row"::bigint, records', "sentence_vectors", rows)
         numbers, records = zip(*found, strict=True) if found else ((), ())
         return pa.table([list(numbers), list(records)], schema=REMOTE_SENTENCES.columns)
 
     def nearest(self, vector: Vector, k: int, among: Rows | None = None) -> Nearest:
-        """Return the k chunks nearest to `vector` [d], of those in `among`."""
         search = NearestSearch(self._stored, self._settings, self._rows)
         return search.nearest(vector, k, sum(self._chunks_of_classes.values()), among)
 
     def vectors(self, rows: Sequence[int]) -> WindowVectors:
-        """Return the vectors of some chunks, in the order of `rows`."""
         held: dict[int, list[bytes]] = defaultdict(list)
         one = self._of_rows('"row", vector_send(embedding)', "document_chunks", rows, "AND embedding IS NOT NULL")
         for row, packed in one:
@@ -341,7 +330,6 @@ class PostgresReader:
         return WindowVectors(counts, unpack_vectors(packed_vectors, self._stored.dimension))
 
     def postings(self, kind: PostingKind, terms: Sequence[str]) -> Mapping[str, Postings]:
-        """Return which chunks have some terms, those of none left out."""
         wanted = [term for term in set(terms) if is_storable(term)]
         if not wanted:
             return {}
@@ -356,7 +344,6 @@ class PostgresReader:
         return {term: _merged(classes) for term, classes in parts.items()}
 
     def vocabulary(self, kind: PostingKind) -> pa.Table:
-        """Return REMOTE_TERMS, by `term` in code point order."""
         found = self._rows(
             f"SELECT term, sum(chunks)::bigint FROM citelock.postings WHERE {WHERE} AND kind = %s "
             'GROUP BY term ORDER BY term COLLATE "C"',
@@ -413,7 +400,7 @@ def _merged(classes: Sequence[tuple[bytes, bytes]]) -> Postings:
 
 
 class PostgresStore:
-    """Generations in PostgreSQL. Safe to use from several threads; nothing is sent by making one."""
+    """Generations in PostgreSQL; a `RemoteStore`. Safe to use from several threads; nothing is sent by making one."""
 
     def __init__(self, config: Config) -> None:
         """Raises:
@@ -427,7 +414,6 @@ class PostgresStore:
         self._sessions = DatabaseSessions(config.index.url, config.index.connections, config.index.statement_timeout_s)
 
     def current(self, tenant: str) -> str | None:
-        """Return the id of the generation that the tenant's pointer names; None if nothing is published."""
         ((known, generation),) = self._sessions.rows(
             server_of(self._signer, tenant),
             "SELECT citelock.claims() IS NOT NULL, "
@@ -440,7 +426,6 @@ class PostgresStore:
         return named
 
     def open(self, tenant: str, generation_id: str) -> PostgresGeneration:
-        """Return one generation of a tenant; RemoteDataError if it is missing."""
         tenant_id = self._signer.tenant_id(tenant)
         rows = self._sessions.rows(
             server_of(self._signer, tenant),
@@ -457,7 +442,6 @@ class PostgresStore:
         return PostgresGeneration(stored, manifest, self._sessions, self._signer, self._settings)
 
     def faults(self, tenant: str) -> tuple[str, ...]:
-        """Return the faults, one per line with its remedy."""
         try:
             faults = [*self._faults(tenant)]
         except RemoteError as error:
@@ -465,7 +449,6 @@ class PostgresStore:
         return tuple(faults)
 
     def close(self) -> None:
-        """Close every connection."""
         self._sessions.close()
 
     def _faults(self, tenant: str) -> list[str]:
