@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from threading import Event
 from types import FrameType
 from typing import Annotated, Any, Literal
@@ -19,7 +19,7 @@ from citelock_scale.embedding_jobs.job_files import PayloadError
 from citelock_scale.embedding_jobs.queue import JobClaim, JobQueue
 from citelock_scale.embedding_jobs.waiting import open_payloads, open_worker
 from citelock_scale.embedding_jobs.worker import AWAY_S, Worker, WorkerRegister
-from rag_assets.embedding_usage import JobsDatabase, PageUsage, read_usage
+from rag_assets.embedding_usage import PageUsage, read_usage
 from rag_assets.state.throughput import duration
 from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED, UsageError
@@ -104,57 +104,15 @@ OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only jobs of thi
 _SHOWN_CHARS = 200
 
 
-@dataclass(frozen=True)
-class JobRow:
-    """A job as it is stored. Times are seconds since 1970; `keys` are content addresses of texts."""
-
-    id: str
-    tenant: str
-    model: str
-    state: str
-    keys: tuple[str, ...]
-    tokens: int
-    attempts: int
-    created_at: float
-    claimed_at: float | None
-    finished_at: float | None
-    lease_until: float | None
-    worker: str | None
-    reason: str | None
-
-    def payload(self) -> dict[str, Any]:
-        """Return the job for JSON, with the number of its texts in place of their addresses."""
-        shown = {name: value for name, value in vars(self).items() if name != "keys"}
-        return {**shown, "texts": len(self.keys)}
+_COLUMNS = (
+    "id", "tenant", "model", "state", "tokens", "attempts", "created_at", "claimed_at", "finished_at", "lease_until",
+    "worker", "reason",
+)  # fmt: skip
 
 
-def list_jobs(database: JobsDatabase, tenant: str | None, state: str | None, most: int) -> list[JobRow]:
-    """Return jobs of a tenant in a state, or of all and in any, those that were put aside first, then by age.
-
-    Raises:
-        JobsError: the database cannot be used.
-    """
-    query = select(JOBS).order_by(JOBS.c.state != "dead", JOBS.c.created_at, JOBS.c.id).limit(most)
-    query = query.where(JOBS.c.tenant == tenant) if tenant is not None else query
-    query = query.where(JOBS.c.state == state) if state is not None else query
-    with database.reading() as connection:
-        return [_job(row) for row in connection.execute(query).all()]
-
-
-def find_jobs(database: JobsDatabase, beginning: str) -> list[JobRow]:
-    """Return the jobs whose ids begin so, two at most.
-
-    Raises:
-        JobsError: the database cannot be used.
-    """
-    query = select(JOBS).where(JOBS.c.id.startswith(beginning, autoescape=True)).limit(2)
-    with database.reading() as connection:
-        return [_job(row) for row in connection.execute(query).all()]
-
-
-def _job(row: Any) -> JobRow:
-    names = [name for name in JobRow.__dataclass_fields__ if name != "keys"]
-    return JobRow(keys=tuple(row.text_keys), **{name: getattr(row, name) for name in names})
+def _payload(job: Any) -> dict[str, Any]:
+    """Return a row of JOBS for JSON, with the number of its texts in place of their addresses."""
+    return {**{name: getattr(job, name) for name in _COLUMNS}, "texts": len(job.text_keys)}
 
 
 @app.command("list")
@@ -173,10 +131,13 @@ def list_command(
     \b
     citelock jobs list --state dead
     """
-    with _queue(config) as (_, queue):
-        jobs = list_jobs(queue.database, tenant, state, most)
+    query = select(JOBS).order_by(JOBS.c.state != "dead", JOBS.c.created_at, JOBS.c.id).limit(most)
+    query = query.where(JOBS.c.tenant == tenant) if tenant is not None else query
+    query = query.where(JOBS.c.state == state) if state is not None else query
+    with _queue(config) as (_, queue), queue.database.reading() as connection:
+        jobs = connection.execute(query).all()
     if as_json:
-        typer.echo(for_json([job.payload() for job in jobs]))
+        typer.echo(for_json([*map(_payload, jobs)]))
         return
     for job in jobs:
         typer.echo(for_terminal_line(_line(job)))
@@ -188,12 +149,13 @@ def show_command(
     config: ConfigPath = None,
 ) -> None:
     """Show a job as JSON, with the pages and the beginnings of its texts."""
-    with _queue(config) as (settings, queue):
-        found = find_jobs(queue.database, job)
+    query = select(JOBS).where(JOBS.c.id.startswith(job, autoescape=True)).limit(2)
+    with _queue(config) as (settings, queue), queue.database.reading() as connection:
+        found = connection.execute(query).all()
     if len(found) != 1:
         complain(f"{job}: {'several jobs begin so' if found else 'no such job'}; `citelock jobs list` shows their ids")
         raise typer.Exit(FAILED)
-    typer.echo(for_json({**found[0].payload(), "items": _items(settings, found[0])}, indent=2))
+    typer.echo(for_json({**_payload(found[0]), "items": _items(settings, found[0])}, indent=2))
 
 
 @app.command("retry")
@@ -265,20 +227,22 @@ def _queue(config: Any) -> Iterator[tuple[Config, JobQueue]]:
         queue.database.close()
 
 
-def _line(job: JobRow) -> str:
+def _line(job: Any) -> str:
     tries = f", {job.attempts} tries" if job.attempts else ""
     who = f", held by {job.worker}" if job.state == "running" else ""
     reason = f": {job.reason}" if job.reason and job.state != "done" else ""
-    return f"{job.id}  {job.tenant}  {job.state}  {len(job.keys)} texts, {_ago(job.created_at)}{tries}{who}{reason}"
+    return (
+        f"{job.id}  {job.tenant}  {job.state}  {len(job.text_keys)} texts, {_ago(job.created_at)}{tries}{who}{reason}"
+    )
 
 
 def _ago(at: float) -> str:
     return f"{duration(max(0.0, time.time() - at))} ago"
 
 
-def _items(config: Config, job: JobRow) -> list[dict[str, str]]:
+def _items(config: Config, job: Any) -> list[dict[str, str]]:
     """Return the pages and the beginnings of a job's texts; none if its file is gone, as those of done jobs are."""
-    claim = JobClaim(job.id, job.tenant, job.model, job.keys, job.tokens, job.attempts, 0)
+    claim = JobClaim(job.id, job.tenant, job.model, tuple(job.text_keys), job.tokens, job.attempts, 0)
     try:
         items = open_payloads(config).load(claim)
     except (PayloadError, StoreError, OSError):

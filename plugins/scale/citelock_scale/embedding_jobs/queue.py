@@ -161,15 +161,17 @@ class JobQueue:
             JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.state != "done"
         )
         with self.database.writing() as connection:
-            self._forget_old(connection)
+            oldest = self.clock() - self.settings.keep_days * _DAY_S
+            connection.execute(delete(JOBS).where(JOBS.c.state.in_(["done", "dead"]), JOBS.c.finished_at < oldest))
             rows = connection.execute(query).all()
             taken = {key for _, keys in rows for key in keys}
             room = max(0, self.settings.max_waiting - sum(state == "waiting" for state, _ in rows))
             new = [batch for batch in batches if taken.isdisjoint(item.key for item in batch.items)][:room]
-            now = self.clock()
+            now, keys = self.clock(), [[item.key for item in batch.items] for batch in new]
             # A microsecond apart: they are claimed in this order.
-            rows_new = [self._row(batch, now + place * 1e-6) for place, batch in enumerate(new)]
-            _insert(connection, rows_new)
+            moments = [now + place * 1e-6 for place in range(len(new))]
+            sizes = [batch.tokens for batch in new]
+            _insert(connection, [_new_row(tenant, model, *each) for each in zip(keys, sizes, moments, strict=True)])
         return [batch.id for batch in new]
 
     def claim(self, worker: str, model: str, tenant: str | None = None) -> JobClaim | None:
@@ -210,7 +212,7 @@ class JobQueue:
             if left:
                 is_held = self._change(connection, claim, state="done", text_keys=left, finished_at=now, reason=None)
             else:
-                is_held = self._remove(connection, claim)
+                is_held = connection.execute(delete(JOBS).where(*_held(claim))).rowcount == 1
             if not is_held:
                 return False
             _insert(connection, [self._failed_row(claim, failure, now) for failure in failures])
@@ -232,7 +234,7 @@ class JobQueue:
     def split(self, claim: JobClaim, parts: Sequence[Sequence[str]]) -> bool:
         """Replace a job whose workers ended too often by jobs for parts of its texts; return False if it was lost."""
         with self.database.writing() as connection:
-            if not self._remove(connection, claim):
+            if connection.execute(delete(JOBS).where(*_held(claim))).rowcount != 1:
                 return False
             now, attempts = self.clock(), min(claim.attempts, self.settings.attempts - 1)
             _insert(connection, [self._part_row(claim, part, now, attempts=attempts, reason=ENDED) for part in parts])
@@ -274,7 +276,11 @@ class JobQueue:
             open={row.id: tuple(row.text_keys) for row in rows if row.state in OPEN},
             dead={row.id: Failure(tuple(row.text_keys), row.reason or "") for row in rows if row.state == "dead"},
             running=sum(row.state == "running" for row in rows),
-            lacking={row.id: row.attempts for row in rows if _lacks_texts(row)},
+            lacking={
+                row.id: row.attempts
+                for row in rows
+                if row.state != "running" and (row.reason or "").startswith(LACKS_TEXTS)
+            },
             last_reason=next((row.reason for row in rows if row.state in OPEN and row.reason), None),
             last_finished_at=finished_at,
         )
@@ -327,17 +333,7 @@ class JobQueue:
 
     def _change(self, connection: Connection, claim: JobClaim, **values: Any) -> bool:
         """Change a claimed job; return False if the claim was lost."""
-        held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
-        return connection.execute(update(JOBS).where(*held).values(values)).rowcount == 1
-
-    def _remove(self, connection: Connection, claim: JobClaim) -> bool:
-        held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
-        return connection.execute(delete(JOBS).where(*held)).rowcount == 1
-
-    def _forget_old(self, connection: Connection) -> None:
-        oldest = self.clock() - self.settings.keep_days * _DAY_S
-        old = JOBS.c.state.in_(["done", "dead"]), JOBS.c.finished_at < oldest
-        connection.execute(delete(JOBS).where(*old))
+        return connection.execute(update(JOBS).where(*_held(claim)).values(values)).rowcount == 1
 
     def _failed_row(self, claim: JobClaim, failure: Failure, now: float) -> dict[str, Any]:
         """Return the row of texts that failed once more."""
@@ -353,12 +349,10 @@ class JobQueue:
         row = _new_row(claim.tenant, claim.model, list(keys), tokens, now)
         return {**row, **values}
 
-    def _row(self, batch: Batch, now: float) -> dict[str, Any]:
-        return _new_row(batch.tenant, batch.model, [item.key for item in batch.items], batch.tokens, now)
 
-
-def _lacks_texts(row: Any) -> bool:
-    return row.state != "running" and (row.reason or "").startswith(LACKS_TEXTS)
+def _held(claim: JobClaim) -> tuple[Any, ...]:
+    """Return the conditions of a job that is still its claimant's."""
+    return JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
 
 
 def _new_row(tenant: str, model: str, keys: list[str], tokens: int, now: float) -> dict[str, Any]:

@@ -7,9 +7,8 @@ bound of the queue delays the build (backpressure): the rest is enqueued as jobs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from citelock_scale.embedding_jobs.job_files import (
     FOLDER,
@@ -99,24 +98,19 @@ def by_workers(
         helper.results.sweep(cache, tenant)
         with queue.database.writing() as connection:
             forget_usage(connection, config.telemetry.retention_days, queue.clock())
-        before = _usage(queue, tenant, embedder.name)
+
+        def usage() -> dict[str, PageUsage]:
+            with queue.database.reading() as connection:
+                return read_usage(connection, tenant, embedder.name)
+
+        before = usage()
         vectors = WorkerVectors(queue, cache, helper, tell, observer)
-        taken = partial(_taken_since, queue, tenant, embedder.name, before)
-        yield BuildVectors(vectors, taken, vectors.figures)
+        yield BuildVectors(vectors, lambda: since(usage(), before), vectors.figures)
     except JobsError as error:
         raise ModelError(str(error)) from error
     finally:
         helper.close()
         queue.database.close()
-
-
-def _usage(queue: JobQueue, tenant: str, model: str) -> dict[str, PageUsage]:
-    with queue.database.reading() as connection:
-        return read_usage(connection, tenant, model)
-
-
-def _taken_since(queue: JobQueue, tenant: str, model: str, before: Mapping[str, PageUsage]) -> dict[str, PageUsage]:
-    return since(_usage(queue, tenant, model), before)
 
 
 CHARS_PER_TOKEN = 4
@@ -139,27 +133,14 @@ class Pending:
         self.told_held_up = False
 
     @property
-    def total(self) -> int:
-        return len(self.items)
-
-    @property
     def done(self) -> int:
         """The number of texts without a job: embedded, or put aside."""
         return len(self._over)
 
     @property
     def left(self) -> int:
-        """The number of texts not enqueued yet."""
+        """The number of texts not enqueued yet: the bound of the queue delays them."""
         return len(self._unasked)
-
-    @property
-    def is_over(self) -> bool:
-        return len(self._over) == len(self.items)
-
-    @property
-    def is_held_up(self) -> bool:
-        """Return whether the bound of the queue delays texts."""
-        return bool(self._unasked)
 
     @property
     def share(self) -> float:
@@ -193,7 +174,9 @@ class Pending:
                 tokens = 0
             parts[-1].append(key)
             tokens += own
-        return [self._batch(part) for part in parts]
+        together = [tuple(self.items[key] for key in part) for part in parts]
+        sizes = [max(1, sum(len(item.text) for item in items) // CHARS_PER_TOKEN) for items in together]
+        return [Batch(self._tenant, self.model, *each) for each in zip(together, sizes, strict=True)]
 
     def accept(self, batches: Sequence[Batch]) -> None:
         """Note batches as enqueued."""
@@ -209,11 +192,6 @@ class Pending:
                 self._open.discard(key)
                 self._over.discard(key)
                 self._unasked[key] = None
-
-    def _batch(self, keys: Sequence[str]) -> Batch:
-        items = tuple(self.items[key] for key in keys)
-        tokens = sum(len(item.text) for item in items) // CHARS_PER_TOKEN
-        return Batch(self._tenant, self.model, items, max(1, tokens))
 
 
 class WorkerVectors:
@@ -272,7 +250,7 @@ class WorkerVectors:
                 state = self._mended(pending, self._queue.state(self._tenant, pending.model))
                 self._report(pending, pending.note(state), progress)
                 patience.note(pending.done, state)
-                if pending.is_over:
+                if pending.done == len(pending.items):
                     break
                 self._helper.check_budget(self._tenant)
                 self._enqueue(pending)
@@ -283,7 +261,7 @@ class WorkerVectors:
             patience.refuse_stalled(pending)
             pause_s = min(LOOK_S, FIRST_LOOK_S + patience.unmoved_s)
             time.sleep(pause_s)
-            self.figures.held_up_s += pause_s if pending.is_held_up else 0.0
+            self.figures.held_up_s += pause_s if pending.left else 0.0
         self.figures.waited_s += time.monotonic() - began
         self._refuse_dead(pending, state)
 
@@ -317,7 +295,7 @@ class WorkerVectors:
         if finished and self._observer:
             self._observer.count([(item.page_id, item.text) for item in finished])
         if finished and progress:
-            progress(pending.done, pending.total, pending.share)
+            progress(pending.done, len(pending.items), pending.share)
 
     def _enqueue(self, pending: Pending) -> None:
         batches = pending.batches()
@@ -326,7 +304,7 @@ class WorkerVectors:
         accepted = set(self._queue.enqueue(batches))
         self.figures.jobs += len(accepted)
         pending.accept([batch for batch in batches if batch.id in accepted])
-        if pending.is_held_up and not pending.told_held_up:
+        if pending.left and not pending.told_held_up:
             pending.told_held_up = True
             most = self._queue.settings.max_waiting
             self._tell(f"the queue of {self._tenant} is full ({most} jobs): {pending.left} texts wait to be enqueued")
@@ -395,6 +373,6 @@ class _WorkerPatience:
             return
         why = f": {self.last_reason}" if self.last_reason else "; see the workers' logs"
         raise ModelError(
-            f"no text was embedded for {self._stalled_s:g} s, {pending.total - pending.done} are still to come{why}. "
-            "Their jobs stay; run the build again"
+            f"no text was embedded for {self._stalled_s:g} s, {len(pending.items) - pending.done} are still to come"
+            f"{why}. Their jobs stay; run the build again"
         )

@@ -45,7 +45,7 @@ def make_room(home: Path, most_bytes: int) -> None:
     for folder in _followed_tenants(home):
         beside = _beside_the_published(folder)
         for place in beside[KEPT_GENERATIONS - 1 :]:
-            _delete(place)
+            shutil.rmtree(place, ignore_errors=True)
         if not (folder / DOWNLOADS).exists():  # else the newest may be one that is just moved in
             replaced += beside[: KEPT_GENERATIONS - 1]
     if not most_bytes:
@@ -55,7 +55,7 @@ def make_room(home: Path, most_bytes: int) -> None:
         if used <= most_bytes:
             return
         used -= _bytes_of(place)
-        _delete(place)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def delete_tenants(home: Path, configured: Collection[str]) -> None:
@@ -79,19 +79,13 @@ def _followed_tenants(home: Path) -> Iterator[Path]:
 
 def _beside_the_published(folder: Path) -> list[Path]:
     """Return the generations of a tenant on this machine that are not published, the newest first."""
-    named = _named(folder)
-    there = [place for place in (folder / "generations").glob("*") if place.is_dir() and place.name not in named]
-    return sorted(there, key=_changed, reverse=True)
-
-
-def _named(folder: Path) -> set[str]:
-    """Return the generations that the record of a tenant, or the pointer beside it, names."""
-    named = set[str]()
+    named = set[str]()  # by the record of the tenant, or by the pointer beside it
     with suppress(OSError, ValueError, KeyError, TypeError):
         named.add(str(json.loads((folder / "published.json").read_bytes())["current"]))
     with suppress(OSError, ValueError):
         named.add((folder / "current").read_text(encoding="utf-8").strip())
-    return named
+    there = [place for place in (folder / "generations").glob("*") if place.is_dir() and place.name not in named]
+    return sorted(there, key=_changed, reverse=True)
 
 
 def _changed(folder: Path) -> float:
@@ -109,10 +103,6 @@ def _bytes_of(folder: Path) -> int:
             with suppress(OSError):
                 size += os.lstat(Path(place, name)).st_size
     return size
-
-
-def _delete(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def to_answer(_path: str, _is_generation: bool) -> bool:
@@ -277,7 +267,14 @@ class StoreFollower:
         """Begin to look, in a thread, unless that was done a moment ago or is being done; returns at once."""
         if time.monotonic() < self._next or not self._looks.acquire(blocking=False):
             return
-        threading.Thread(target=self._look_and_let_go, name="object home", daemon=True).start()
+
+        def look() -> None:
+            try:
+                self._look()
+            finally:
+                self._looks.release()
+
+        threading.Thread(target=look, name="object home", daemon=True).start()
 
     def fetch(self) -> None:
         """Fetch the news of every folder before returning; if the store fails, the local state stays in force."""
@@ -297,12 +294,6 @@ class StoreFollower:
     def _being_fetched(self, tenant: str) -> str | None:
         older = next((folder.name for folder in self._of(tenant) if folder.look and folder.look.is_older), None)
         return f"what is published is being fetched: {older}" if older else None
-
-    def _look_and_let_go(self) -> None:
-        try:
-            self._look()
-        finally:
-            self._looks.release()
 
     def _look(self, wait_s: float = 0.0) -> None:
         """Look at each head; where the store is away, the next round begins with the next folder."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,17 +155,12 @@ class Objects:
                 try:
                     self._store.delete(some)
                 except FileNotFoundError:  # says nothing of the others: Azure ends there
-                    self._delete_singly(some)
-
-    def _delete_singly(self, names: list[str]) -> None:
-        with ThreadPoolExecutor(_DELETED_SINGLY_AT_ONCE) as threads:
-            list(threads.map(self._delete_one, names))
+                    with ThreadPoolExecutor(_DELETED_SINGLY_AT_ONCE) as threads:
+                        list(threads.map(self._delete_one, some))
 
     def _delete_one(self, name: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self._store.delete(name)
-        except FileNotFoundError:
-            return
 
     def check_conditions(self, name: str, content: bytes) -> None:
         """Verify with an existing object that the store refuses a conditional write whose condition is false.
