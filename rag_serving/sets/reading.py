@@ -55,6 +55,7 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "AUTHOR": (("changed", True), ("column", "author")),
     "PER_SPACE": (("group", "space"),),
     "MORE": (("operation", "count"), ("group", "space")),
+    "WHO_MORE": (("operation", "count"), ("group", "space"), ("several", True)),
     "WHO": (("who", True),),
     "WROTE": (("changed", True),),
     "OR": (("or", True),),
@@ -360,7 +361,8 @@ class _Said:
             if any(len(pages) != 1 for pages in said[name]):
                 return None
             where += [Condition(name, "eq", page.page_id) for [page] in said[name]]
-        if len(spaces) > 1 and not (said["group"] and spaces == set(self._vocabulary.spaces)):
+        is_of_all = said["group"] and spaces == set(self._vocabulary.spaces)
+        if (len(spaces) > 1 and not is_of_all) or (said["several"] and len(spaces) < 2):
             return None
         where += [Condition("space", "eq", space) for space in spaces if len(spaces) == 1]
         order = said["order"][0] if said["order"] else None

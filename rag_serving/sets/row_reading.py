@@ -64,7 +64,7 @@ class Container:
         entity: stems that one of them goes by: of its heading, its first column.
         names: stems that may be said beside it: of the headings above and the page's title.
         spelt: the words of both.
-        first: those of the first column.
+        heading, first: those of its own heading, and of its first column.
         headers: stems of its columns.
         texts: of its sections, in lower case.
     """
@@ -76,6 +76,7 @@ class Container:
     spelt: frozenset[str]
     headers: frozenset[str] = frozenset()
     texts: Sequence[str] = ()
+    heading: frozenset[str] = frozenset()
     first: frozenset[str] = frozenset()
     columns: tuple[Column, ...] = ()
 
@@ -84,7 +85,7 @@ class Container:
         are no `customization`, and what was `installed` is no `install`. Below a heading in the singular are not
         several such things, but parts of one."""
         is_known = stem in self.entity | self.names and stem not in _UNSAID
-        is_one = is_plural and stem in self.entity and word not in self.spelt
+        is_one = is_plural and stem in self.entity and word not in self.heading
         return is_known and any(_is_same(word, one) for one in (self.first if is_one else self.spelt))
 
 
@@ -205,19 +206,20 @@ def _hanging(texts: pa.Table) -> Iterator[Container]:
             cells = headers[0].split("|")
             first, *others = map(stemmed, cells)
             named = (entity or frozenset(stemmed(title))).union(first)
-            own = frozenset(words_of(cells[0]))
-            lower = [text.casefold() for text in texts_of]
-            yield Container("rows", (section,), named, names, spelt | own, frozenset(chain(*others)), lower, own)
+            own, called = frozenset(words_of(cells[0])), frozenset(words_of(heading or title))
+            lower, headers_of = [text.casefold() for text in texts_of], frozenset(chain(*others))
+            yield Container("rows", (section,), named, names, spelt | own, headers_of, lower, called, own)
         elif not any(text.lstrip().startswith("|") for text in texts_of):
             lists[section[0]].append(section)
             mixed |= set() if heading else {section[0]}
             if not _TASK.match(heading):
-                yield Container("items", (section,), entity, names, spelt)
+                called = frozenset(words_of(heading))
+                yield Container("items", (section,), entity, names, spelt, heading=called)
     for page_id, those_sections in lists.items():
         if page_id not in mixed and len(those_sections) > 1:
             title = sections[those_sections[0]][0]["title"]
-            stems_of = frozenset(stemmed(title))
-            yield Container("items", tuple(those_sections), stems_of, stems_of, frozenset(words_of(title)))
+            stems_of, spelt = frozenset(stemmed(title)), frozenset(words_of(title))
+            yield Container("items", tuple(those_sections), stems_of, stems_of, spelt, heading=spelt)
 
 
 def _columns(rows: Sequence[Sequence[tuple[str, str]]]) -> Iterator[Column]:
@@ -242,7 +244,7 @@ def _headings(texts: pa.Table) -> Iterator[Container]:
     for page_id, headings in below.items():
         if len(headings) >= _FEWEST_HEADINGS:
             names, spelt = frozenset(stemmed(titles[page_id])), frozenset(words_of(titles[page_id]))
-            yield Container("headings", ((page_id, roots.get(page_id, "")),), names, names, spelt)
+            yield Container("headings", ((page_id, roots.get(page_id, "")),), names, names, spelt, heading=spelt)
 
 
 @cache
@@ -275,7 +277,8 @@ class _RowReader:
         is_of_row = any(column.stems == (stem,) for column in container.columns[1:])  # and not of the whole table
         is_plural = words.is_plural(start + 1)
         if container.is_named(word, stem, is_plural) and not is_of_row:
-            yield Step(start + 1, (("name", stem in container.entity), ("plural", is_plural)))
+            is_first = any(_is_same(word, one) for one in container.first)
+            yield Step(start + 1, (("name", stem in container.entity), ("plural", is_plural), ("first", is_first)))
         for column in container.columns:
             if column.stems and tuple(words.stems[start : start + len(column.stems)]) == column.stems:
                 end = start + len(column.stems)
@@ -336,14 +339,15 @@ class _Rows:
         return list(takewhile(lambda fact: fact[0] != "gap", behind))
 
     def _is_compound(self) -> bool:
-        """Return whether the noun of the question ends with the name of a column, as `error codes` does, and neither
-        `codes are retriable` nor `modules supported`."""
+        """Return whether the noun of the question ends with the name of a column that the rows go by, as `error codes`
+        does, and neither `codes are retriable` nor `modules supported`."""
         facts = list(dropwhile(lambda fact: fact[0] == "gap", (fact for fact in self._facts if fact[0] != "operation")))
-        names = [name for name, _ in facts if name != "plural"]
+        names = [name for name, _ in facts if name not in ("plural", "first")]
         if names[:2] != ["name", "column"] and names[:3] != ["name", "name", "column"]:
             return False
-        column = next(place for place, (name, _) in enumerate(facts) if name == "column")
-        return facts[column + 1] == ("plural", True)
+        place = next(place for place, (name, _) in enumerate(facts) if name == "column")
+        is_called_so = self._container.entity.issuperset(self._columns[facts[place][1]].stems)
+        return facts[place + 1] == ("plural", True) and (is_called_so or ("first", True) in facts[:place])
 
     def _conditions(self) -> tuple[tuple[Condition, ...] | None, list[str]]:
         """Return the conditions, and the columns named beside them; None if one is ambiguous."""

@@ -169,10 +169,12 @@ UNLIKE = set_tables(
         "4": [Piece("- We write short sentences.", ("First",)), Piece("- Red", ("Second",))],
         "5": [Piece("- Wait\n- Call", ("Slow lock",)), Piece("- We take what is best for all who come.", ("Choices",)),
               Piece("- Knock: to be heard\n- Enter", ("Ways",)),
+              Piece("| Icon | State |\n|---|---|\n| red | shut |", ("Each lock",)),
+              Piece("| Name | Field |\n|---|---|\n| key | int |", ("Entry",)),
               Piece("| Room | Seats |\n|---|---|\n| Fjord | 12 |\n| Elv | 8 |", ("Rooms",))],
     },
     **{"1": {"title": "Gates"}, "2": {"title": "Alarms"}, "3": {"title": "Colour guides"}, "4": {"title": "Styles"},
-       "5": {"title": "Doors"}},
+       "5": {"title": "Locks of doors"}},
 )  # fmt: skip
 
 
@@ -192,6 +194,9 @@ UNLIKE = set_tables(
         ("how many slow locks are there", None),  # one, and what to do
         ("list all choices", None),
         ("list all ways", 2),
+        ("how many locks are there", None),  # in the title, and `Each lock` has states
+        ("list all entry fields", None),  # `Fields`, and not the rows of `Entry`
+        ("who wrote most pages", None),
         ("how many rooms have seats", None),
         ("how many seats do the rooms have", 2),
     ],
