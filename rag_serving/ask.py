@@ -448,13 +448,9 @@ class Pipeline(TenantServices):
         conversation: Conversation | None = None,
         occasion: Occasion = PLAIN,
     ) -> Answer:
-        """Return an answer with verified citations, or the reason why there is none.
-
-        Args:
-            listen: receives progress.
-            conversation: earlier turns that the question may depend on.
-            occasion: the mode and circumstances of the question.
-        """
+        """Return an answer with verified citations, or the reason why there is none. `listen`: receives progress.
+        `conversation`: earlier turns that the question may depend on. `occasion`: the mode and circumstances of the
+        question."""
         turns = conversation.last_turns if conversation else ()
         if turns:
             occasion = replace(occasion, questions=tuple(turn.question for turn in reversed(turns)))
@@ -488,11 +484,7 @@ class Pipeline(TenantServices):
         quotes: Sequence[str] = (),
     ) -> Checked:
         """Compare each claim of a text, and each quote that it is said to rest on, with the pages that the principal
-        may read.
-
-        Raises:
-            RetrievalError: search is unavailable; the message is for the caller.
-        """
+        may read. Raises RetrievalError: search is unavailable; the message is for the caller."""
         request = QuestionRequest(principal, asked_in(text), filters)
         inquiry = Inquiry(self, request, StageTrace(listen), CHECK, selection=text, quotes=quotes)
         answer = self._answered(inquiry, principal, "check")

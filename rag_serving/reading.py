@@ -84,18 +84,18 @@ def _block(chunk: Chunk, block: PageBlock) -> dict[str, Any]:
     return {**block.payload(), "page": chunk.page_at(block.start), "ocr_confidence": read}
 
 
-def page_facts(chunk: Chunk) -> dict[str, Any]:
-    """Return the facts about a passage's page."""
+def page_facts(of: Chunk | DroppedPassage) -> dict[str, Any]:
+    """Return the facts about a passage's page; of a dropped passage's it is not known when it was changed."""
     return {
-        "page_id": chunk.page_id,
-        "title": chunk.title,
-        "url": page_url(chunk.url),
-        "space": chunk.space,
-        "source": chunk.source,
-        "kind": chunk.kind,
-        "version": chunk.version,
-        "updated_at": chunk.updated_at.isoformat() if chunk.updated_at else None,
-        "labels": list(chunk.labels),
+        "page_id": of.page_id,
+        "title": of.title,
+        "url": page_url(of.url),
+        "space": of.space,
+        "source": of.source,
+        "kind": of.kind,
+        "version": of.version,
+        "updated_at": of.updated_at.isoformat() if isinstance(of, Chunk) and of.updated_at else None,
+        "labels": list(of.labels),
     }
 
 
@@ -155,10 +155,9 @@ class Page:
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape. A long page stops with its request's deadline (StoppedError)."""
-        first = next((one for one in self.passages if isinstance(one, Chunk)), None)
-        facts = page_facts(first) if first else _facts_of_dropped(self.passages[0])
+        first = next((one for one in self.passages if isinstance(one, Chunk)), self.passages[0])
         return {
-            **facts,
+            **page_facts(first if isinstance(first, Chunk) else first.dropped),
             "media": media_of(self.original),
             "page_count": self.original.page_count if self.original else None,
             "generation": self.generation,
@@ -185,9 +184,13 @@ def _sections(passages: Iterable[Chunk | Duplicate]) -> Iterator[dict[str, Any]]
     for _, group in groupby(passages, key=_section):
         members = list(group)
         first = next((one for one in members if isinstance(one, Chunk)), members[0])
-        path, url = _place(first)
+        if isinstance(first, Chunk):
+            path, url, anchor = list(first.heading_path), first.url, first.anchor
+        else:
+            path, url = first.dropped.heading.split(_BETWEEN_HEADINGS), first.dropped.url
+            anchor = url.partition("#")[2]
         yield {
-            "anchor": first.anchor if isinstance(first, Chunk) else url.partition("#")[2],
+            "anchor": anchor,
             "url": url,
             "heading_path": path,
             "heading": path[-1] if path else "",
@@ -202,36 +205,8 @@ def _payload(passage: Chunk | Duplicate) -> dict[str, Any]:
 
 
 def _section(passage: Chunk | Duplicate) -> tuple[str, str]:
-    """Return the common key of a section's passages; their addresses differ if it spans pages."""
-    if isinstance(passage, Chunk):
-        return passage.section_id, _beginning(passage.url)
-    return passage.dropped.section_id, _beginning(passage.dropped.url)
-
-
-def _beginning(url: str) -> str:
-    """Return the address of a heading; of a paged file that of the whole."""
-    page, _, anchor = url.partition("#")
-    return page if anchor.startswith("page=") else url
-
-
-def _place(passage: Chunk | Duplicate) -> tuple[list[str], str]:
-    if isinstance(passage, Chunk):
-        return list(passage.heading_path), passage.url
-    return passage.dropped.heading.split(_BETWEEN_HEADINGS), passage.dropped.url
-
-
-def _facts_of_dropped(passage: Chunk | Duplicate) -> dict[str, Any]:
-    if isinstance(passage, Chunk):
-        return page_facts(passage)
-    dropped = passage.dropped
-    return {
-        "page_id": dropped.page_id,
-        "title": dropped.title,
-        "url": page_url(dropped.url),
-        "space": dropped.space,
-        "source": dropped.source,
-        "kind": dropped.kind,
-        "version": dropped.version,
-        "updated_at": None,
-        "labels": list(dropped.labels),
-    }
+    """Return the common key of a section's passages; their addresses differ if it spans pages. Of a paged file the
+    address is that of the whole."""
+    of = passage if isinstance(passage, Chunk) else passage.dropped
+    page, _, anchor = of.url.partition("#")
+    return of.section_id, page if anchor.startswith("page=") else of.url

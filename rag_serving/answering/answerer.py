@@ -1,8 +1,5 @@
-"""From the lock to the answer: gates, generation, verification, the visible text.
-
-Nothing here knows an index or a generation: whatever a model writes, nothing can be retrieved any more, and nothing
-outside the lock can be cited.
-"""
+"""From the lock to the answer: gates, generation, verification, the visible text. Nothing here knows an index or a
+generation: whatever a model writes, nothing can be retrieved any more, and nothing outside the lock can be cited."""
 
 from __future__ import annotations
 
@@ -86,11 +83,8 @@ class Answering:
     """Writes answers from locked passages. Safe to use from several threads."""
 
     def __init__(self, config: Config, embedder: Embedder) -> None:
-        """Read the weights of the extractive generator.
-
-        Raises:
-            ConfigError: `gates.confidence_weights` cannot be used.
-        """
+        """Read the weights of the extractive generator. Raises ConfigError: `gates.confidence_weights` cannot be
+        used."""
         self.config = config
         self.embedder = embedder
         self.generator = Generator(config.generation, budgets=config.prompt)
@@ -232,11 +226,8 @@ class Answerer:
         return self._compared(by_meaning=False)
 
     def _compared(self, by_meaning: bool) -> Draft:
-        """Return the selected units, comparing sentences by meaning or by their words alone.
-
-        Raises:
-            ModelError: a sentence cannot be embedded.
-        """
+        """Return the selected units, comparing sentences by meaning or by their words alone. Raises ModelError: a
+        sentence cannot be embedded."""
         asked, settings = self.asked, self.by.config.generation
 
         def options(vector: Vector | None, stored: StoredSimilarity | None) -> Selecting:
@@ -269,11 +260,8 @@ def _tell_ocr(attempt: StageTrace, citations: Sequence[Citation], least: int) ->
 
 
 def open_tables(config: Config) -> Tables:
-    """Return the weights that the extractive generator goes by.
-
-    Raises:
-        ConfigError: `gates.confidence_weights` cannot be used.
-    """
+    """Return the weights that the extractive generator goes by. Raises ConfigError: `gates.confidence_weights` cannot
+    be used."""
     try:
         return calibrated(config.gates.confidence_weights, f"{config.embedding.provider}/{config.embedding.model}")
     except WeightsError as error:

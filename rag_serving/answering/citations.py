@@ -1,10 +1,7 @@
-"""The visible answer with its markers, and citations whose links lead to the quoted words.
-
-Text fragments: WICG, "URL Fragment Text Directives" (https://wicg.github.io/scroll-to-text-fragment/):
-`text=[prefix-,]start[,end][,-suffix]`; `-`, `,` and `&` of a text are percent-encoded because they part the directive's
-terms. A browser finds `start` within one block of the page, so words of several blocks are named by the first and the
-last of these.
-"""
+"""The visible answer with its markers, and citations whose links lead to the quoted words. Text fragments: WICG, "URL
+Fragment Text Directives" (https://wicg.github.io/scroll-to-text-fragment/): `text=[prefix-,]start[,end][,-suffix]`;
+`-`, `,` and `&` of a text are percent-encoded because they part the directive's terms. A browser finds `start` within
+one block of the page, so words of several blocks are named by the first and the last of these."""
 
 from __future__ import annotations
 

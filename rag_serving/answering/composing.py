@@ -78,19 +78,12 @@ class VerifiedDraft:
 
 @dataclass(frozen=True)
 class Composition:
-    """The draft for a question, and the part of it that is shown.
+    """The draft for a question, and the part of it that is shown."""
 
-    Attributes:
-        written: by the configured writer.
-        tried: extraction's draft, if `written` is doubtful; else the same.
-        doubt: why there is no confident answer.
-        is_shown: whether readers see what was tried.
-    """
-
-    written: VerifiedDraft
-    tried: VerifiedDraft
-    doubt: Refusal | None
-    is_shown: bool
+    written: VerifiedDraft  # by the configured writer
+    tried: VerifiedDraft  # extraction's draft, if `written` is doubtful; else the same
+    doubt: Refusal | None  # why there is no confident answer
+    is_shown: bool  # whether readers see what was tried
 
     def answer(self, lock: Lock, settings: AnswerGeneration) -> Answer:
         """Return the verified claims, introduced as only the closest if they are; without any, withhold the answer."""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 from rag_serving.answering.clarifying import WHICH_PART, asked_back, closest
@@ -49,22 +48,10 @@ def too_far(passages: int, likeness: Mapping[str, float], gates: Gates) -> Refus
     return Refusal("similarity", f"{looked}: {told}", similarity, gates.min_similarity)
 
 
-def too_doubtful(passages: int, confidence: float, least: float, closest: float) -> Refusal:
-    """Return why the best sentence is no confident answer; from `closest` on it is shown as the closest passage."""
-    reason = f"the best sentence answers with a confidence of {confidence:.2f}, {least:.2f} is needed"
-    reason += f", {closest:.2f} to be shown as the closest" if confidence < closest < least else ""
-    return Refusal("confidence", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
-
-
 def badly_read(passages: int, confidence: int, least: int) -> Refusal:
     """Return why an answer from pictures of pages is not confident: OCR was unsure."""
     reason = f"OCR read the best quote with a confidence of {confidence} %, {least} % is needed"
     return Refusal("ocr", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
-
-
-def not_named(passages: int, name: str) -> Refusal:
-    """Return why an answer is not confident: it lacks a name in the question."""
-    return Refusal("named", f"{_count(passages, 'passage')} looked at: the best does not name {name!r}")
 
 
 def disowned(passages: int, mark: str) -> Refusal:
@@ -134,18 +121,16 @@ CLOSEST = "This may answer it:"
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
 REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
 CLARIFY_POINTER = WHICH_PART
-REMARKS: Mapping[Remark, str] = MappingProxyType(
-    {
-        "greeting": "Hello. Ask a question about the pages.",
-        "thanks": "You are welcome. Ask more about the pages whenever you like.",
-        "farewell": "Goodbye. Ask about the pages whenever you like.",
-        "complaint": "Sorry about that. Say what is wrong by its name: the page, product, setting or error message.",
-        "command": "Nothing was done: this only answers questions from the pages.",
-        "help": "Ask a question about the pages: name the product, setting, rule or error message.",
-        "test": "It works. Ask a question about the pages.",
-        "noise": "No page holds these letters. Ask a question in words.",
-    }
-)
+REMARKS: Mapping[Remark, str] = {
+    "greeting": "Hello. Ask a question about the pages.",
+    "thanks": "You are welcome. Ask more about the pages whenever you like.",
+    "farewell": "Goodbye. Ask about the pages whenever you like.",
+    "complaint": "Sorry about that. Say what is wrong by its name: the page, product, setting or error message.",
+    "command": "Nothing was done: this only answers questions from the pages.",
+    "help": "Ask a question about the pages: name the product, setting, rule or error message.",
+    "test": "It works. Ask a question about the pages.",
+    "noise": "No page holds these letters. Ask a question in words.",
+}
 """What is replied to what asks nothing; examples of questions follow."""
 ASKING_NOTHING: frozenset[Gate] = frozenset({"empty", "pointer", "remark"})
 
@@ -241,7 +226,9 @@ def gate_confidence(question: str, confidence: float | None, gates: Gates, passa
     least = least_confidence(question, gates)
     if confidence is None or confidence >= least:
         return None
-    return too_doubtful(passages, confidence, least, gates.min_closest)
+    reason = f"the best sentence answers with a confidence of {confidence:.2f}, {least:.2f} is needed"
+    reason += f", {gates.min_closest:.2f} to be shown as the closest" if confidence < gates.min_closest < least else ""
+    return Refusal("confidence", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
 
 
 def gate_ocr(verdicts: Sequence[Verdict], lock: Lock, least: int) -> Refusal | None:
@@ -260,7 +247,11 @@ def gate_named(question: str, verdicts: Sequence[Verdict], lock: Lock) -> Refusa
         if verdict.outcome != "dropped" and (passage := lock.passage(verdict.index or 0))
     ]
     missing = next((name for name in names_in(question) if not any(name.is_in(text) for text in shown)), None)
-    return not_named(len(lock), missing.text) if shown and missing else None
+    return (
+        Refusal("named", f"{_count(len(lock), 'passage')} looked at: the best does not name {missing.text!r}")
+        if shown and missing
+        else None
+    )
 
 
 def gate_marked(question: str, verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> Refusal | None:

@@ -1,8 +1,5 @@
-"""The position of a quote in a text.
-
-Exactly, once white space and typography are folded away; or nearly (RapidFuzz partial ratio), and then every figure,
-negation and opposite must be the same, and every other word but for slips.
-"""
+"""The position of a quote in a text. Exactly, once white space and typography are folded away; or nearly (RapidFuzz
+partial ratio), and then every figure, negation and opposite must be the same, and every other word but for slips."""
 
 from __future__ import annotations
 

@@ -88,19 +88,13 @@ _STEM = 5
 
 @dataclass(frozen=True)
 class VerificationRules:
-    """The rules of verdicts, apart from the question; part of a receipt.
+    """The rules of verdicts, apart from the question; part of a receipt. `require_quotes`: whether a claim needs a
+    quote; else one without is its own: nothing is cited unchecked."""
 
-    Attributes:
-        fuzzy_min: the least `partial_ratio` of a quote that is not verbatim, 0 to 100.
-        max_citations: the most places cited.
-        require_quotes: whether a claim needs a quote; else one without is its own: nothing is cited unchecked.
-        quote_max_words: of a longer quote, the words with most of the claim are cited.
-    """
-
-    fuzzy_min: float = 90.0
-    max_citations: int = 3
+    fuzzy_min: float = 90.0  # the least `partial_ratio` of a quote that is not verbatim, 0 to 100
+    max_citations: int = 3  # the most places cited
     require_quotes: bool = True
-    quote_max_words: int | None = None
+    quote_max_words: int | None = None  # of a longer quote, the words with most of the claim are cited
 
 
 DEFAULT_RULES = VerificationRules()

@@ -1,8 +1,6 @@
-"""Whether a unit of a page says something else of what a claim speaks of: a closed comparison of typed values.
-
-A false alarm is worse than a miss: both have to speak of the same, in nearly the same words or as their vectors tell,
-and exactly one value may differ. Another setting, product or end of a range is no difference.
-"""
+"""Whether a unit of a page says something else of what a claim speaks of: a closed comparison of typed values. A false
+alarm is worse than a miss: both have to speak of the same, in nearly the same words or as their vectors tell, and
+exactly one value may differ. Another setting, product or end of a range is no difference."""
 
 from __future__ import annotations
 
@@ -127,7 +125,9 @@ def relation(claim: ComparedStatement, page: ComparedStatement, weights: Weights
         return found
     if share < _ABOUT:
         return None
-    if _is_turned(claim, page) or _is_renamed(claim, page, weights) or (share > _ALL and _denies(claim, page)):
+    # a clause such as `it cannot be booked`
+    is_denied = bool(_CLAUSE.match(page.plain)) and page.words <= claim.words and claim.is_negative != page.is_negative
+    if _is_turned(claim, page) or _is_renamed(claim, page, weights) or (share > _ALL and is_denied):
         return "other"
     is_all = not claim.values and claim.words <= page.words
     return "same" if is_all and claim.is_negative == page.is_negative else None
@@ -197,11 +197,6 @@ def likeness(claim: ComparedStatement, page: ComparedStatement, weights: Weights
 def known(claim: ComparedStatement, page: ComparedStatement, weights: Weights) -> float:
     """Return the share of a claim's weight that the section of a page has."""
     return _share(claim.words, page.whole, weights)
-
-
-def _denies(claim: ComparedStatement, page: ComparedStatement) -> bool:
-    """Return whether a clause such as `it cannot be booked` denies what a claim says."""
-    return bool(_CLAUSE.match(page.plain)) and page.words <= claim.words and claim.is_negative != page.is_negative
 
 
 def _is_renamed(claim: ComparedStatement, page: ComparedStatement, weights: Weights) -> bool:

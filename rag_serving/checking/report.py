@@ -1,7 +1,5 @@
-"""A checked text as lines, as Markdown and as SARIF, for people, chats and reviews of changes.
-
-SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
-"""
+"""A checked text as lines, as Markdown and as SARIF, for people, chats and reviews of changes. SARIF 2.1.0:
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html"""
 
 from __future__ import annotations
 

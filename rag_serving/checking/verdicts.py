@@ -1,7 +1,5 @@
-"""The verdict of the pages on a claim: verbatim, otherwise, the closest unit, or absent.
-
-A passage that says of itself that it is no longer in force neither bears a claim out nor contradicts it.
-"""
+"""The verdict of the pages on a claim: verbatim, otherwise, the closest unit, or absent. A passage that says of itself
+that it is no longer in force neither bears a claim out nor contradicts it."""
 
 from __future__ import annotations
 

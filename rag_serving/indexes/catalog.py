@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,19 +71,23 @@ class ReportFile:
 
 def list_reports(store: Store, tenant: str) -> list[ReportFile]:
     """Return every report of a tenant: by kind, the newest first."""
-    reports = [*_of_folder(store.tenant(tenant) / FOLDER), *_of_generations(store, tenant)]
-    order = list(HEADINGS)
+    found = list[ReportFile | None]()
+    for path in (store.tenant(tenant) / FOLDER).glob("*.html"):
+        kind, title = _TITLES.get(path.stem, ("other", path.stem))
+        if path.stem.startswith(TELEMETRY):
+            kind, title = "questions", f"Questions on {path.stem.removeprefix(TELEMETRY)}"
+        found.append(_file(path, path.stem, kind, title))
+    for folder in _folders(store.generations(tenant)):
+        name, title = evaluation_name(folder.name), f"Evaluation of generation {folder.name}"
+        found.append(_file(folder / EVAL_HTML, name, "evaluation", title, folder.name))
+    reports, order = [report for report in found if report], list(HEADINGS)
     newest = sorted(reports, key=lambda report: (report.created_at, report.name), reverse=True)
     return sorted(newest, key=lambda report: order.index(report.kind))
 
 
 def read_report(store: Store, tenant: str, name: str) -> str | None:
     """Return the HTML of a report, None if there is none of this name. The name is looked up among those that are there
-    and never becomes part of a path.
-
-    Raises:
-        StoreError: it is not as this installation wrote it.
-    """
+    and never becomes part of a path. Raises StoreError: it is not as this installation wrote it."""
     path = next((report.path for report in list_reports(store, tenant) if report.name == name), None)
     return read_signed_text(store, path) if path else None
 
@@ -107,24 +111,6 @@ def evaluations(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
         except StoreError:
             continue
     return evaluated
-
-
-def _of_folder(folder: Path) -> Iterator[ReportFile]:
-    for path in folder.glob("*.html"):
-        name = path.stem
-        kind, title = _TITLES.get(name, ("other", name))
-        if name.startswith(TELEMETRY):
-            kind, title = "questions", f"Questions on {name.removeprefix(TELEMETRY)}"
-        if report := _file(path, name, kind, title):
-            yield report
-
-
-def _of_generations(store: Store, tenant: str) -> Iterator[ReportFile]:
-    for folder in _folders(store.generations(tenant)):
-        title = f"Evaluation of generation {folder.name}"
-        name = evaluation_name(folder.name)
-        if report := _file(folder / EVAL_HTML, name, "evaluation", title, folder.name):
-            yield report
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -177,11 +163,8 @@ def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
 
 
 def show_generation(store: Store, tenant: str, generation_id: str | None = None) -> Manifest:
-    """Return the manifest of a generation, or of the published one.
-
-    Raises:
-        StoreError: there is none, or it cannot be read.
-    """
+    """Return the manifest of a generation, or of the published one. Raises StoreError: there is none, or it cannot be
+    read."""
     return read_manifest(store, tenant, generation_id or current_generation(store, tenant))
 
 
@@ -194,11 +177,8 @@ def current_generation(store: Store, tenant: str) -> str:
 
 
 def move_current(store: Store, tenant: str, generation_id: str, config: Config) -> None:
-    """Publish a generation that opens; one that does not leaves `current` as it is.
-
-    Raises:
-        StoreError: the generation cannot be opened.
-    """
+    """Publish a generation that opens; one that does not leaves `current` as it is. Raises StoreError: the generation
+    cannot be opened."""
     files = read_files(store, tenant, generation_id, memory_bytes=0, is_searched=False)
     Generation(files, place_of(store, tenant, config), config.indexing.dense_search).close()
     with store.lock(tenant):
@@ -206,11 +186,8 @@ def move_current(store: Store, tenant: str, generation_id: str, config: Config) 
 
 
 def rollback(store: Store, tenant: str, config: Config, generation_id: str | None = None) -> str:
-    """Publish a named generation, or the newest published one that is older than the current; returns its id.
-
-    Raises:
-        StoreError: there is none to go back to, or it cannot be opened.
-    """
+    """Publish a named generation, or the newest published one that is older than the current; returns its id. Raises
+    StoreError: there is none to go back to, or it cannot be opened."""
     if config.index.kind != "disk":
         target = open_database(config).roll_back(store, tenant, generation_id)
         if store.generation(tenant, target).is_dir():  # folders follow if there are any
@@ -222,11 +199,8 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
 
 
 def published_generation(store: Store, tenant: str, config: Config) -> str | None:
-    """Return the generation that answers questions, according to the folder or the database of `index`.
-
-    Raises:
-        ConfigError, RemoteError: the database is unavailable.
-    """
+    """Return the generation that answers questions, according to the folder or the database of `index`. Raises
+    ConfigError, RemoteError: the database is unavailable."""
     if config.index.kind == "disk":
         return store.current(tenant)
     return open_database(config).published(tenant)

@@ -63,11 +63,7 @@ class ShardCollections:
 
 
 def stored_readers(collections: ShardCollections, name: str, page: int = 50_000) -> Iterator[tuple[str, str]]:
-    """Yield every (vector id, reader class) of a collection.
-
-    Raises:
-        DenseError: it is gone or damaged.
-    """
+    """Yield every (vector id, reader class) of a collection. Raises DenseError: it is gone or damaged."""
     try:
         collection = collections.get(name)
         if collection is None:
@@ -84,11 +80,8 @@ def stored_readers(collections: ShardCollections, name: str, page: int = 50_000)
 
 
 def query(collection: Any, vector: NDArray[np.float32], k: int, readers: Sequence[str] | None) -> list[str]:
-    """Return ids of the k nearest, only those of the given reader classes (None: all).
-
-    Raises:
-        DenseError: the collection is gone or damaged.
-    """
+    """Return ids of the k nearest, only those of the given reader classes (None: all). Raises DenseError: the
+    collection is gone or damaged."""
     where = {} if readers is None else {"where": {"readers": {"$in": list(readers)}}}
     try:
         found = collection.query(query_embeddings=vector[None], n_results=k, include=[], **where)
@@ -177,11 +170,8 @@ class DenseIndex:
         return self._table.mean(rows)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
-        """Return the k nearest that Chroma alone finds among all chunks.
-
-        Raises:
-            DenseError: a shard cannot be searched by Chroma.
-        """
+        """Return the k nearest that Chroma alone finds among all chunks. Raises DenseError: a shard cannot be searched
+        by Chroma."""
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         rows = np.concatenate([np.zeros(0, np.int64), *(shard.approximate(vector, k) for shard in self._shards)])
         return best(rows, exact.similarities(self._table, vector, rows), k)
@@ -304,11 +294,8 @@ _lock = threading.Lock()
 
 
 def open_client(place: ChromaLocation) -> Any:
-    """Return the process's one client of a place; a folder that was replaced since is opened anew.
-
-    Raises:
-        DenseError: the server does not answer or the folder cannot be opened.
-    """
+    """Return the process's one client of a place; a folder that was replaced since is opened anew. Raises DenseError:
+    the server does not answer or the folder cannot be opened."""
     with _lock:
         try:
             stamp = _stamp(place)
@@ -347,11 +334,7 @@ def _stamp(place: ChromaLocation) -> object:
 
 
 def _library() -> Any:
-    """Return the package, which only a generation with graphs needs.
-
-    Raises:
-        DenseError: it is not installed.
-    """
+    """Return the package, which only a generation with graphs needs. Raises DenseError: it is not installed."""
     try:
         import chromadb
     except ModuleNotFoundError as error:

@@ -129,11 +129,7 @@ class CurrentGeneration:
     @contextmanager
     def acquire(self, on_stale: Callable[[], object] | None = None) -> Iterator[ServedGeneration]:
         """Yield the published generation, or an older one after a call of `on_stale`; it stays open until the block
-        ends.
-
-        Raises:
-            UnpublishedError: there is none that may answer.
-        """
+        ends. Raises UnpublishedError: there is none that may answer."""
         held, stale = self._acquire()
         try:
             if stale and on_stale:
@@ -207,11 +203,8 @@ class CurrentGeneration:
 
     @contextmanager
     def stored(self, generation_id: str) -> Iterator[ServedGeneration]:
-        """Yield a generation by its id, the published one or an older one that is still kept.
-
-        Raises:
-            UnpublishedError: it cannot be opened.
-        """
+        """Yield a generation by its id, the published one or an older one that is still kept. Raises UnpublishedError:
+        it cannot be opened."""
         try:
             generation = self._source.open(generation_id)
         except (StoreError, RemoteError) as error:
@@ -222,11 +215,8 @@ class CurrentGeneration:
             generation.close()
 
     def _named(self) -> str:
-        """Return the id of the published generation.
-
-        Raises:
-            UnpublishedError: there is none, or the publication cannot be read.
-        """
+        """Return the id of the published generation. Raises UnpublishedError: there is none, or the publication cannot
+        be read."""
         try:
             named = self._pinned or self._source.current()
         except StoreError as error:
@@ -253,11 +243,8 @@ class CurrentGeneration:
                 return held, held.generation.id != wanted
 
     def _older(self, wanted: str) -> Held:
-        """Return the open generation with one reader more, though another is wanted.
-
-        Raises:
-            UnpublishedError: there is none, or it shows pages to more readers than the wanted one.
-        """
+        """Return the open generation with one reader more, though another is wanted. Raises UnpublishedError: there is
+        none, or it shows pages to more readers than the wanted one."""
         held = self._slot.take()
         if held is None:
             raise UnpublishedError(self._absence())
@@ -289,7 +276,7 @@ class CurrentGeneration:
         with self._lock:
             if wanted in self._under_way:
                 return self._under_way[wanted]
-            if self._slot.holds(wanted) or self._failed_lately(wanted):
+            if self._slot.holds(wanted) or self._has_failed(wanted, lately=True):
                 return None
             opening = self._under_way[wanted] = _Opening()
         threading.Thread(target=self._open_beside, args=(wanted, opening), name=f"open-{wanted}", daemon=True).start()
@@ -306,7 +293,7 @@ class CurrentGeneration:
     def _open(self, wanted: str) -> None:
         """Open a generation and answer from it, unless it just failed or the pointer has moved on meanwhile."""
         with self._opening:
-            if self._slot.holds(wanted) or self._failed_lately(wanted):
+            if self._slot.holds(wanted) or self._has_failed(wanted, lately=True):
                 return
             try:
                 generation = self._source.open(wanted)
@@ -366,13 +353,9 @@ class CurrentGeneration:
                 continue
             return
 
-    def _has_failed(self, wanted: str) -> bool:
+    def _has_failed(self, wanted: str, lately: bool = False) -> bool:
         failed = self._failed
-        return failed is not None and failed[0] == wanted
-
-    def _failed_lately(self, wanted: str) -> bool:
-        failed = self._failed
-        return failed is not None and failed[0] == wanted and failed[1].state == "open"
+        return failed is not None and failed[0] == wanted and (not lately or failed[1].state == "open")
 
     def _is_outdated(self, wanted: str) -> bool:
         try:

@@ -68,11 +68,7 @@ class ServedGeneration(Protocol):
         ...
 
     def for_reader(self, principal: Principal) -> ReaderView:
-        """Return a principal's view.
-
-        Raises:
-            RemoteError: it is in a database that cannot answer.
-        """
+        """Return a principal's view. Raises RemoteError: it is in a database that cannot answer."""
         ...
 
     @property
@@ -163,20 +159,14 @@ class Database(Protocol):
         ...
 
     def roll_back(self, store: Store, tenant: str, generation_id: str | None) -> str:
-        """Publish an existing generation, or the one before the published one; return its id.
-
-        Raises:
-            StoreError: there is none to go back to.
-        """
+        """Publish an existing generation, or the one before the published one; return its id. Raises StoreError: there
+        is none to go back to."""
         ...
 
     def publish(self, store: Store, tenant: str, generation_id: str, resend: bool) -> Figures:
         """Copy a checked generation from its folder and publish it; return the figures. `resend`: also send what the
-        database has already.
-
-        Raises:
-            StoreError: the folder is damaged; the publication is unchanged, as after any failure.
-        """
+        database has already. Raises StoreError: the folder is damaged; the publication is unchanged, as after any
+        failure."""
         ...
 
     def prune(self, store: Store, tenant: str) -> tuple[str, ...]:
@@ -193,10 +183,6 @@ class Database(Protocol):
 
 
 def open_database(config: Config) -> Database:
-    """Return the database that `index` names.
-
-    Raises:
-        ConfigError: its plug-in is not installed.
-    """
+    """Return the database that `index` names. Raises ConfigError: its plug-in is not installed."""
     database: Database = one(ENTRY_POINTS, config.index.kind)(config)
     return database

@@ -74,11 +74,7 @@ class WindowMap:
 
 
 def window_counts(vector_keys: pa.ChunkedArray) -> Rows:
-    """Return how many vectors each row has [rows], by the column of that name.
-
-    Raises:
-        WindowsError: a row has none.
-    """
+    """Return how many vectors each row has [rows], by the column of that name. Raises WindowsError: a row has none."""
     lengths = pc.list_value_length(vector_keys)
     counts = np.zeros(1, np.int64) if lengths.null_count else numbers_of(lengths)
     if not counts.all():
@@ -87,11 +83,8 @@ def window_counts(vector_keys: pa.ChunkedArray) -> Rows:
 
 
 def window_map(vector_keys: pa.ChunkedArray) -> WindowMap | None:
-    """Return the map by the column of that name; None if every row has one vector, whose number is the row's.
-
-    Raises:
-        WindowsError: a row has no vector.
-    """
+    """Return the map by the column of that name; None if every row has one vector, whose number is the row's. Raises
+    WindowsError: a row has no vector."""
     counts = window_counts(vector_keys)
     return WindowMap(counts) if (counts > 1).any() else None
 
@@ -134,11 +127,8 @@ class Codes:
 
     @classmethod
     def open(cls, codes: memoryview, facts: memoryview, rows: int, dimension: int) -> Codes:
-        """Open the bytes of both files; `prepare` makes them ready to be searched.
-
-        Raises:
-            CodesError: truncated, or of another shape.
-        """
+        """Open the bytes of both files; `prepare` makes them ready to be searched. Raises CodesError: truncated, or of
+        another shape."""
         try:
             coded, noted = array_of(codes), array_of(facts)
         except ValueError as error:
@@ -150,11 +140,8 @@ class Codes:
         return cls(coded, noted)
 
     def prepare(self) -> None:
-        """Copy the codes into the order that the processor multiplies in, as the first search would.
-
-        Raises:
-            CodesError: they cannot be multiplied.
-        """
+        """Copy the codes into the order that the processor multiplies in, as the first search would. Raises CodesError:
+        they cannot be multiplied."""
         with self._opening:
             if self._codes is not None:
                 self._session, self._codes = _session(self._codes), None
@@ -297,11 +284,8 @@ class VectorsError(Exception):
 
 
 def vectors_of(data: memoryview, rows: int, dimension: int) -> Vectors:
-    """Return the vectors [rows, dimension] in the bytes of `vectors.npy`, not copied.
-
-    Raises:
-        VectorsError: they are incomplete, or of another shape.
-    """
+    """Return the vectors [rows, dimension] in the bytes of `vectors.npy`, not copied. Raises VectorsError: they are
+    incomplete, or of another shape."""
     if not rows:
         return np.zeros((0, dimension), dtype=np.float32)
     try:
@@ -376,15 +360,11 @@ def search(table: VectorTable, vector: Vectors, k: int, rows: NDArray[np.int64] 
     left out by their bounds; the result is the same to the last bit."""
     rows = np.arange(table.rows, dtype=np.int64) if rows is None else rows
     if table.codes and k > 0 and len(rows) > max(k, _FEW, table.rows // _FEWER):
-        bounds = _bounds(table.codes, table.windows, vector)
-        lower, upper = bounds if len(rows) == len(bounds[0]) else (bounds[0][rows], bounds[1][rows])
+        lower, upper = table.codes.bounds(vector)
+        if table.windows is not None:  # the most similar window is between the largest of their bounds
+            lower, upper = table.windows.best(lower), table.windows.best(upper)
+        if len(rows) < len(lower):
+            lower, upper = lower[rows], upper[rows]
         possible: NDArray[np.bool_] = upper >= np.partition(lower, len(lower) - k)[len(lower) - k]
         rows = rows[possible]
     return best(rows, similarities(table, vector, rows), k)
-
-
-def _bounds(codes: Codes | JoinedCodes, windows: WindowMap | None, vector: Vectors) -> Bounds:
-    """Return bounds of the similarity of every row: the largest of its windows is between the largest of their
-    bounds."""
-    lower, upper = codes.bounds(vector)
-    return (lower, upper) if windows is None else (windows.best(lower), windows.best(upper))

@@ -31,7 +31,6 @@ from rag_serving.indexes.exact import (
     CodesError,
     JoinedCodes,
     JoinedVectors,
-    Vectors,
     VectorsError,
     VectorTable,
     WindowsError,
@@ -78,12 +77,8 @@ def read_files(
     store: Store, tenant: str, generation_id: str, memory_bytes: int, is_searched: bool = True
 ) -> GenerationFiles:
     """Read a complete generation: in memory up to so many bytes of its files, memory-mapped beyond. `is_searched`:
-    whether its codes are made ready to be searched, which copies them.
-
-    Raises:
-        StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
-            to mend it.
-    """
+    whether its codes are made ready to be searched, which copies them. Raises StoreError: it does not exist, or a file
+    is missing, altered or of another version; the message says how to mend it."""
     try:
         return _read(store, tenant, generation_id, memory_bytes, is_searched)
     except ChangedError:  # a build that removes its links changes their times; altered files are detected now
@@ -129,7 +124,8 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, i
             coded = _codes(compared, parts, dimension, is_searched)
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = _chunks(compared, parts, folder)
-        vectors = _vectors(compared, parts, dimension)
+        found = [vectors_of(compared[part.file(VECTORS_FILE)].data, part.vectors, dimension) for part in parts]
+        vectors = found[0] if len(found) == 1 else JoinedVectors(found)
         tables = {
             name: table_of(compared[name].data, folder / name, schema) for name, schema in _KEYWORD_TABLES.items()
         }
@@ -171,11 +167,6 @@ def _chunks(compared: FileComparison, parts: Sequence[GenerationPart], folder: P
     return pa.concat_tables(tables)
 
 
-def _vectors(compared: FileComparison, parts: Sequence[GenerationPart], dimension: int) -> Vectors | JoinedVectors:
-    found = [vectors_of(compared[part.file(VECTORS_FILE)].data, part.vectors, dimension) for part in parts]
-    return found[0] if len(found) == 1 else JoinedVectors(found)
-
-
 class Generation(IndexedChunks):
     """A generation, published or candidate. Safe to use from several threads."""
 
@@ -203,17 +194,10 @@ class Generation(IndexedChunks):
         cls, store: Store, tenant: str, generation_id: str, config: Config, memory_bytes: int | None = None
     ) -> Generation:
         """Open a complete generation; up to `memory_bytes` of its files are read into memory, by default as configured.
-
-        Raises:
-            StoreError: it does not exist, or a file is missing, altered or of another version; the message says how to
-                repair it.
-        """
-        files = read_files(
-            store,
-            tenant,
-            generation_id,
-            config.indexing.memory_bytes if memory_bytes is None else memory_bytes,
-        )
+        Raises StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
+        to repair it."""
+        memory = config.indexing.memory_bytes if memory_bytes is None else memory_bytes
+        files = read_files(store, tenant, generation_id, memory)
         return cls(files, place_of(store, tenant, config), config.indexing.dense_search)
 
     def for_reader(self, principal: Principal) -> ReaderView:
@@ -242,11 +226,8 @@ class Generation(IndexedChunks):
     def is_altered(self) -> bool:
         """Whether a mapped file was written to since it was opened. A replaced or deleted file still reads as before,
         and so does memory."""
-        for path, then in self._mapped.items():
-            now = stamp_of(path)
-            if now and now != then and now.inode == then.inode:
-                return True
-        return False
+        now = ((stamp_of(path), then) for path, then in self._mapped.items())
+        return any(stamp and stamp != then and stamp.inode == then.inode for stamp, then in now)
 
     def dense_faults(self) -> tuple[str, ...]:
         """Return why Chroma cannot answer for a shard, one line each; this opens every collection."""

@@ -1,7 +1,5 @@
-"""The parts that a large generation is stored in: runs of its rows, each with files of its own.
-
-A generation of one part has its files in its own folder, one of several has a folder below `parts` for each.
-"""
+"""The parts that a large generation is stored in: runs of its rows, each with files of its own. A generation of one
+part has its files in its own folder, one of several has a folder below `parts` for each."""
 
 from __future__ import annotations
 
@@ -50,9 +48,6 @@ def named_parts(sizes: Sequence[PartSize]) -> tuple[GenerationPart, ...]:
 
 
 def map_chunks(folder: Path, parts: Sequence[GenerationPart]) -> pa.Table:
-    """Return the chunk table in the folder of a generation, memory-mapped, its parts one after the other.
-
-    Raises:
-        StoreError: a part is missing, truncated, or of another version.
-    """
+    """Return the chunk table in the folder of a generation, memory-mapped, its parts one after the other. Raises
+    StoreError: a part is missing, truncated, or of another version."""
     return pa.concat_tables([map_table(folder / part.file(MAPPED_FILE), GENERATION_CHUNKS) for part in parts])

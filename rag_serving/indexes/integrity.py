@@ -12,7 +12,7 @@ from rag_serving.artifacts.signed_files import read_signed, read_signed_text
 from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import EVAL_HTML, EVAL_REPORT
-from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections, stored_readers
+from rag_serving.indexes.chroma import DenseError, ShardCollections, stored_readers
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.originals import FILE as ORIGINALS
 from rag_serving.indexes.originals import read_originals
@@ -113,25 +113,17 @@ def find_dense_damage(store: Store, tenant: str, generation_id: str, config: Con
         shards = read_manifest(store, tenant, generation_id).shards
     except StoreError:
         return []
-    if shards and place.url is None and (fault := _database_fault(place)):
-        return [Damage(f"{place.folder.name}/{DATABASE}", fault)]
-    found = list(_graph_damage(place, shards, depth == "digests"))
+    if shards and place.url is None:
+        fault = database_fault(place.folder) if (place.folder / DATABASE).exists() else "is missing"
+        if fault:
+            return [Damage(f"{place.folder.name}/{DATABASE}", fault.removeprefix(f"{DATABASE} "))]
+    found = list[Damage]()
+    for shard in shards if place.url is None else ():
+        if fault := file_fault(place.folder, shard.collection, depth == "digests"):
+            found.append(Damage(shard.collection, f"is damaged: {place.folder.name}/{fault}"))
     if depth == "digests" and shards:
         found += _content_damage(store, tenant, generation_id, config, {damage.part for damage in found})
     return found
-
-
-def _database_fault(place: ChromaLocation) -> str | None:
-    if not (place.folder / DATABASE).exists():
-        return "is missing"
-    fault = database_fault(place.folder)
-    return fault.removeprefix(f"{DATABASE} ") if fault else None
-
-
-def _graph_damage(place: ChromaLocation, shards: tuple[Shard, ...], thorough: bool) -> Iterator[Damage]:
-    for shard in shards if place.url is None else ():
-        if fault := file_fault(place.folder, shard.collection, thorough):
-            yield Damage(shard.collection, f"is damaged: {place.folder.name}/{fault}")
 
 
 def _content_damage(store: Store, tenant: str, generation_id: str, config: Config, known: set[str]) -> Iterator[Damage]:

@@ -1,10 +1,7 @@
-"""The keyword index: words of content, titles and labels, as one reader may see them.
-
-It rests on nothing but its three files: a question can be answered by it while vectors, the lexical index and every
-model are out of reach. Nothing is counted before a reader is known. Whether a word is a term, how long a document is,
-which page has a title: each answer is computed from the rows that the reader may see, so that a generation without the
-others gives the same.
-"""
+"""The keyword index: words of content, titles and labels, as one reader may see them. It rests on nothing but its three
+files: a question can be answered by it while vectors, the lexical index and every model are out of reach. Nothing is
+counted before a reader is known. Whether a word is a term, how long a document is, which page has a title: each answer
+is computed from the rows that the reader may see, so that a generation without the others gives the same."""
 
 from __future__ import annotations
 

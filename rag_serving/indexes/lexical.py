@@ -1,9 +1,7 @@
-"""The lexical index on disk: bm25s arrays in a plain folder, memory-mapped to search.
-
-bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up
-columns, where its reader may see every chunk. Else document frequencies and the mean length are those of the rows that
-the reader may see: otherwise scores would reveal the hidden ones. Formula and order of rounding are bm25s's.
-"""
+"""The lexical index on disk: bm25s arrays in a plain folder, memory-mapped to search. bm25s computes every (term,
+chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up columns, where its reader may see
+every chunk. Else document frequencies and the mean length are those of the rows that the reader may see: otherwise
+scores would reveal the hidden ones. Formula and order of rounding are bm25s's."""
 
 from __future__ import annotations
 
@@ -179,11 +177,8 @@ class LexicalIndex(Bm25):
 
     @classmethod
     def of(cls, contents: Contents) -> LexicalIndex:
-        """Open the index in the bytes of its `FILES`, not copied.
-
-        Raises:
-            LexicalError: missing, truncated, or written by another version.
-        """
+        """Open the index in the bytes of its `FILES`, not copied. Raises LexicalError: missing, truncated, or written
+        by another version."""
         try:
             facts = json.loads(bytes(contents[FACTS_FILE]))
             vocabulary = json.loads(bytes(contents[VOCABULARY_FILE]))

@@ -35,11 +35,8 @@ class Original:
         return {"sha256": self.sha256, **received}
 
     def read(self) -> bytes:
-        """Return the bytes, compared with the digest that the generation's manifest covers.
-
-        Raises:
-            StoreError: the file is missing or was altered.
-        """
+        """Return the bytes, compared with the digest that the generation's manifest covers. Raises StoreError: the file
+        is missing or was altered."""
         try:
             with open_file(self.path) as file:
                 content = file.read(self.size + 1)
@@ -56,11 +53,8 @@ class Original:
 
 
 def read_originals(store: Store, tenant: str, generation_id: str) -> Mapping[str, Original]:
-    """Return the originals that the folder of a generation names; none if it has no such file.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return the originals that the folder of a generation names; none if it has no such file. Raises StoreError: the
+    file cannot be read."""
     path = store.generation(tenant, generation_id) / FILE
     return originals_of(map_table(path, ORIGINALS) if path.exists() else None, store.originals(tenant))
 

@@ -1,8 +1,6 @@
-"""The pages of a generation: their reading order, other occurrences of their texts, values to filter by.
-
-A place is shown only to callers who may read it, whatever they may read of the chunk itself. Books are read from cover
-to cover, other pages by themselves.
-"""
+"""The pages of a generation: their reading order, other occurrences of their texts, values to filter by. A place is
+shown only to callers who may read it, whatever they may read of the chunk itself. Books are read from cover to cover,
+other pages by themselves."""
 
 from __future__ import annotations
 
@@ -102,12 +100,6 @@ class ReadingOrder:
         # Rows of one text have the same number: those of a book, or of a page that is in none.
         self._texts = np.where(page_orders > 0, sources.astype(np.int64), -1 - pages.astype(np.int64))
         self._passage_ids = table["passage_id"]
-
-    def ranks(self, rows: Numbers, readable: Mask) -> Numbers:
-        """Return the place of some rows among the readable ones [chunks], as they are read, from 0."""
-        ranks = np.empty(len(self._order), np.int64)
-        ranks[self._order] = np.cumsum(readable[self._order]) - 1
-        return ranks[rows]
 
     def around(self, row: int, before: int, after: int, readable: Mask) -> tuple[Numbers, Numbers]:
         """Return up to so many readable rows of the same text before a row, and after it, as they are read."""

@@ -1,9 +1,7 @@
 """Vectors of the sentences that answers are extracted from, made when a generation is published: a byte a component.
-
 Each different text is stored once, under its digest; a chunk has the numbers of its own, so that only sentences of
 requested chunks are compared; the first of a chunk is its heading path. A code is the vector divided by its largest
-component and rounded; its scale gives it length one again, so that a similarity is a cosine.
-"""
+component and rounded; its scale gives it length one again, so that a similarity is a cosine."""
 
 from __future__ import annotations
 
@@ -45,11 +43,7 @@ class SentenceVectors:
 
     @classmethod
     def open(cls, sentences: memoryview, rows: memoryview, chunks: int, dimension: int) -> SentenceVectors:
-        """Open the bytes of both files, not copied.
-
-        Raises:
-            SentencesError: truncated, or of another shape.
-        """
+        """Open the bytes of both files, not copied. Raises SentencesError: truncated, or of another shape."""
         try:
             records, numbers = array_of(sentences), array_of(rows)
         except ValueError as error:

@@ -36,11 +36,8 @@ class Facts(NamedTuple):
 
 
 def read_facts(store: Store, manifest: Manifest) -> Facts | None:
-    """Return the facts of a generation, as its manifest says they are; None if it was built without any.
-
-    Raises:
-        StoreError: a file is missing or damaged.
-    """
+    """Return the facts of a generation, as its manifest says they are; None if it was built without any. Raises
+    StoreError: a file is missing or damaged."""
     if FACTS_FILE not in manifest.files:
         return None
     pages = read_named_table(store, manifest, FACTS_FILE, PAGE_FACTS)
@@ -111,16 +108,13 @@ class SetTablesOfReaders:
             return None
         pages = facts.pages.filter(pc.is_in(facts.pages["readers"], value_set=strings(sorted(classes))))
         shown = _without_hidden(pages.select([name for name in pages.column_names if name not in _HELD_BACK]))
-        return SetTables(led(shown, self.lead), led(self._texts(facts, classes), self.lead), classes)
-
-    def _texts(self, facts: Facts, classes: frozenset[str]) -> pa.Table:
-        names = [*PASSAGE_COLUMNS]
         tables = [self._chunks, facts.duplicates] if len(facts.duplicates) else [self._chunks]
         readable = np.concatenate([rows_in(table["readers"], classes) for table in tables])
-        texts = pa.concat_tables([table.select(names).replace_schema_metadata() for table in tables])
+        texts = pa.concat_tables([table.select([*PASSAGE_COLUMNS]).replace_schema_metadata() for table in tables])
         rows = np.flatnonzero(readable)
         order = rows[np.lexsort((numbers_of(texts["chunk_idx"])[rows], _ranks(texts["page_id"])[rows]))]
-        return texts if np.array_equal(order, np.arange(len(texts))) else reordered(texts, order)
+        texts = texts if np.array_equal(order, np.arange(len(texts))) else reordered(texts, order)
+        return SetTables(led(shown, self.lead), led(texts, self.lead), classes)
 
 
 @cache

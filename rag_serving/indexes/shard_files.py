@@ -1,8 +1,6 @@
-"""The files of a shard's graph and their digests: Chroma itself does not notice a damaged one, or dies of it.
-
-Chroma keeps each graph in files that it never changes once the shard is built. Reading a truncated or altered one can
-end the process, so they are compared before Chroma reads them. A server's files are the server's own.
-"""
+"""The files of a shard's graph and their digests: Chroma itself does not notice a damaged one, or dies of it. Chroma
+keeps each graph in files that it never changes once the shard is built. Reading a truncated or altered one can end the
+process, so they are compared before Chroma reads them. A server's files are the server's own."""
 
 from __future__ import annotations
 

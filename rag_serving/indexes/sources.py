@@ -66,11 +66,8 @@ def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
 
 
 def classes_of_pages(store: Store, tenant: str, generation_id: str) -> dict[str, frozenset[str]]:
-    """Return the reader classes of the passages of every page of a generation.
-
-    Raises:
-        StoreError: as `read_page_readers` does.
-    """
+    """Return the reader classes of the passages of every page of a generation. Raises StoreError: as
+    `read_page_readers` does."""
     found: dict[str, frozenset[str]] = {}
     for page_id, classes, _ in _rows(read_page_readers(store, tenant, generation_id)):
         found[page_id] = found.get(page_id, frozenset()) | frozenset(classes)
@@ -78,11 +75,8 @@ def classes_of_pages(store: Store, tenant: str, generation_id: str) -> dict[str,
 
 
 def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table:
-    """PAGE_READERS of a generation, as its manifest says it is.
-
-    Raises:
-        StoreError: the file or the manifest is missing or damaged, or the generation was built before there was one.
-    """
+    """PAGE_READERS of a generation, as its manifest says it is. Raises StoreError: the file or the manifest is missing
+    or damaged, or the generation was built before there was one."""
     return read_named_table(store, read_manifest(store, tenant, generation_id), FILE, PAGE_READERS)
 
 
@@ -112,11 +106,8 @@ class FollowedPublication:
         self._newest: Publication | None = None
 
     def current(self) -> str | None:
-        """Return the id of the published generation, None if there is none.
-
-        Raises:
-            StoreError: the publication cannot be read, or is not authentic.
-        """
+        """Return the id of the published generation, None if there is none. Raises StoreError: the publication cannot
+        be read, or is not authentic."""
         stamps = tuple(map(stamp_of, self._files))
         with self._lock:
             if stamps != self._stamps:
@@ -126,25 +117,21 @@ class FollowedPublication:
             return self._current
 
     def _read(self) -> str | None:
+        """Return the id in the signed record, or in the newest one that was seen, if an older one took its place."""
         try:
             pointed = read_pointer(self._files[1])
         except OSError as error:
             raise StoreError(f"the pointer of tenant {self._tenant!r} cannot be read ({error})") from error
         if pointed is None:
             return None
-        publication = self._authentic()
-        if publication.current != pointed:
-            _log.error("%s names %s, but %s is published", self._files[1], pointed, publication.current)
-        return publication.current
-
-    def _authentic(self) -> Publication:
-        """Return the signed record, or the newest one that was seen, where an older one was put in its place."""
         publication = self._store.publication(self._tenant)
         if self._newest and publication.number < self._newest.number:
             _log.error("%s is older than it was and has no effect; restart to go back to it", self._files[0])
-            return self._newest
+            publication = self._newest
         self._newest = publication
-        return publication
+        if publication.current != pointed:
+            _log.error("%s names %s, but %s is published", self._files[1], pointed, publication.current)
+        return publication.current
 
 
 FileStamps = tuple[tuple[int, int], ...] | None
@@ -155,11 +142,8 @@ class GenerationSource(Protocol):
     """The generations of one tenant. Safe to use from several threads."""
 
     def current(self) -> str | None:
-        """Return the id of the published generation, None if nothing is published.
-
-        Raises:
-            StoreError: what is published cannot be read, or is not authentic.
-        """
+        """Return the id of the published generation, None if nothing is published. Raises StoreError: what is published
+        cannot be read, or is not authentic."""
         ...
 
     def last_named(self) -> str | None:
@@ -235,11 +219,8 @@ class FolderSource:
 
 
 def open_source(store: Store, tenant: str, config: Config) -> GenerationSource:
-    """Return the source of a tenant's generations according to `index.kind`; it is not contacted yet.
-
-    Raises:
-        ConfigError: the plug-in of its database is missing.
-    """
+    """Return the source of a tenant's generations according to `index.kind`; it is not contacted yet. Raises
+    ConfigError: the plug-in of its database is missing."""
     if config.index.kind == "disk":
         return FolderSource(store, tenant, config)
     return open_database(config).source(store, tenant)

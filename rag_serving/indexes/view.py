@@ -216,11 +216,6 @@ class ReaderView:
         rows = self._generation.reading_order.of_passage(passage_id)
         return [int(row) for row in rows if self._readable[row]]
 
-    def reading_ranks(self, rows: Rows) -> Rows:
-        """Return the place of some rows [n] among all that the reader may see, in reading order: books from cover to
-        cover, source by source, other pages by themselves."""
-        return self._generation.reading_order.ranks(self._allowed(rows), self._readable)
-
     def around(self, row: int, before: int = 1, after: int = 1) -> tuple[list[Chunk], list[Chunk]]:
         """Return up to so many passages before a row and after it in reading order, over the borders of pages in a
         book, of those that the reader may see."""
@@ -282,11 +277,7 @@ class ReaderView:
         return sets.of(classes) if among is None else sets.among(classes, among)
 
     def _allowed(self, rows: Rows | Sequence[int]) -> Rows:
-        """Return the rows.
-
-        Raises:
-            HiddenRowError: one of them is hidden from the reader.
-        """
+        """Return the rows. Raises HiddenRowError: one of them is hidden from the reader."""
         numbers = np.asarray(rows, dtype=np.int64)
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self._readable)):
             raise HiddenRowError("a stage asked for a passage that is not there")

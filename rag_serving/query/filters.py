@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from types import MappingProxyType
 from typing import Any
 
 from rag_serving.records.queries import Filters
 
-_ALIASES = MappingProxyType({"label": "labels"})
+_ALIASES = {"label": "labels"}
 
 
 class FilterError(ValueError):
@@ -18,10 +17,7 @@ class FilterError(ValueError):
 
 def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
     """Filters from JSON: `{"space": ["ENG"], "labels": [...], "title": "words"}`; a single string is a list of one.
-
-    Raises:
-        FilterError: a key is unknown or a value is not text.
-    """
+    Raises FilterError: a key is unknown or a value is not text."""
     known = [field.name for field in fields(Filters)]
     content = {_ALIASES.get(key, key): value for key, value in (content or {}).items()}
     for key, value in content.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from rag_serving.models.language_detector import ENGLISH, question_language
@@ -20,24 +19,20 @@ _ENGLISH_MODELS = re.compile(
     r"|nomic-embed-text(?!-v2)|mxbai-embed|snowflake-arctic-embed(?!2|-[lm]-v2)|text-embedding-ada",
     re.IGNORECASE,
 )
-_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "en": {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"},
-        "de": {"en": "Englisch", "de": "Deutsch", "fr": "Französisch", "es": "Spanisch", "it": "Italienisch"},
-        "fr": {"en": "anglais", "de": "allemand", "fr": "français", "es": "espagnol", "it": "italien"},
-        "es": {"en": "inglés", "de": "alemán", "fr": "francés", "es": "español", "it": "italiano"},
-        "it": {"en": "inglese", "de": "tedesco", "fr": "francese", "es": "spagnolo", "it": "italiano"},
-    }
-)
-_TOLD: Mapping[str, str] = MappingProxyType(
-    {
-        "en": "The pages are in {pages}, and the search model knows {model}: ask in one of these for a certain answer.",
-        "de": "Die Seiten sind auf {pages}, und das Suchmodell kann {model}: so gefragt wird die Antwort sicherer.",
-        "fr": "Les pages sont en {pages} et le modèle de recherche connaît l'{model} : posez-y la question.",
-        "es": "Las páginas están en {pages} y el modelo de búsqueda sabe {model}: pregunte así.",
-        "it": "Le pagine sono in {pages} e il modello di ricerca conosce l'{model}: chieda così.",
-    }
-)
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "en": {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"},
+    "de": {"en": "Englisch", "de": "Deutsch", "fr": "Französisch", "es": "Spanisch", "it": "Italienisch"},
+    "fr": {"en": "anglais", "de": "allemand", "fr": "français", "es": "espagnol", "it": "italien"},
+    "es": {"en": "inglés", "de": "alemán", "fr": "francés", "es": "español", "it": "italiano"},
+    "it": {"en": "inglese", "de": "tedesco", "fr": "francese", "es": "spagnolo", "it": "italiano"},
+}
+_TOLD: Mapping[str, str] = {
+    "en": "The pages are in {pages}, and the search model knows {model}: ask in one of these for a certain answer.",
+    "de": "Die Seiten sind auf {pages}, und das Suchmodell kann {model}: so gefragt wird die Antwort sicherer.",
+    "fr": "Les pages sont en {pages} et le modèle de recherche connaît l'{model} : posez-y la question.",
+    "es": "Las páginas están en {pages} y el modelo de búsqueda sabe {model}: pregunte así.",
+    "it": "Le pagine sono in {pages} e il modello di ricerca conosce l'{model}: chieda così.",
+}
 
 
 class SaidIn(NamedTuple):

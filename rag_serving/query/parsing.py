@@ -131,7 +131,11 @@ def read_query(
     filters, scope, names, corrections = signs.filters, NamedScope(asked), list[str](), dict[str, str]()
     if corpus:
         filters = _as_written(filters, corpus.names) if filters else filters
-        scope = read_scope(asked, corpus.names) if may_name(asked) else scope
+        scope = (
+            read_scope(asked, corpus.names)
+            if any(pattern.search(asked) for pattern in (_SPACE, _LABEL, _PLACE))
+            else scope
+        )
         corrections = _corrections(scope.text, signs.phrases, corpus) if spelling and not remark else corrections
         names = [*identifiers(signs.text), *versions(signs.text)]
         names = [name for name in names if (terms := analyze(name)) and corpus.frequency(terms[0])]
@@ -246,11 +250,6 @@ def read_scope(text: str, names: Names) -> NamedScope:
         if one in names.titles
     ]
     return NamedScope(left or text, Filters(space=spaces, labels=labels), max(named, key=len, default=None))
-
-
-def may_name(text: str) -> bool:
-    """Return whether a text has words that could name something: only then names need be known."""
-    return any(pattern.search(text) for pattern in (_SPACE, _LABEL, _PLACE))
 
 
 def _named(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

@@ -1,10 +1,7 @@
-"""Misspelt words of a query, read as words of the pages.
-
-A word that is in no passage is read as one that is, at one edit's distance (Damerau-Levenshtein: insertion, deletion,
-substitution, transposition), from eight letters on two; among equals as the more frequent one. Terms are stems, and an
-edit can break a word's ending (`configuraton`): so the edited word is stemmed and looked up, rather than the stem
-edited.
-"""
+"""Misspelt words of a query, read as words of the pages. A word that is in no passage is read as one that is, at one
+edit's distance (Damerau-Levenshtein: insertion, deletion, substitution, transposition), from eight letters on two;
+among equals as the more frequent one. Terms are stems, and an edit can break a word's ending (`configuraton`): so the
+edited word is stemmed and looked up, rather than the stem edited."""
 
 from __future__ import annotations
 
@@ -60,10 +57,6 @@ Written = Callable[[str], Iterable[str]]  # how a term is written in passages th
 Expect = Callable[[Collection[str]], object]  # hears which terms are asked for next, so that they are fetched together
 
 
-def _nothing(_: Collection[str]) -> None:
-    """Fetch nothing: everything is in memory."""
-
-
 class Speller:
     """The plain words of one vocabulary, by first letter and length. Safe to use from several threads."""
 
@@ -74,7 +67,7 @@ class Speller:
             if len(term) >= _FEWEST_ALIKE and _PLAIN.fullmatch(term):
                 self._alike.setdefault((term[0], len(term)), []).append(term)
 
-    def correction(self, word: str, frequency: Frequency, written: Written, expect: Expect = _nothing) -> str | None:
+    def correction(self, word: str, frequency: Frequency, written: Written, expect: Expect | None = None) -> str | None:
         """Return the word of the pages that a word in lower case was meant to be; None if nothing is near enough."""
         if not SHORTEST <= len(word) <= _LONGEST or not _PLAIN.fullmatch(word):
             return None
@@ -85,14 +78,15 @@ class Speller:
             near = _nearest(word, self._ranked(word, self._two_edits_away(word), frequency, expect), written)
         return near
 
-    def _ranked(self, word: str, near: Sequence[str], frequency: Frequency, expect: Expect) -> list[str]:
+    def _ranked(self, word: str, near: Sequence[str], frequency: Frequency, expect: Expect | None) -> list[str]:
         """Return the known terms of words near a word: those with its first letter before others, then the more
         frequent."""
         first: dict[str, bool] = {}
         for one, stem in zip(near, stems(near), strict=True):
             if stem in self._terms:
                 first[stem] = first.get(stem, False) or one[0] == word[0]
-        expect(first.keys())
+        if expect:
+            expect(first.keys())
         candidates = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
         return [stem for _, _, stem in sorted(candidates)[:_TRIED]]
 

@@ -159,16 +159,11 @@ _MEAN = re.compile(r" (?:mean|stand for|do)\Z", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Topic:
-    """The topic of a question.
+    """The topic of a question."""
 
-    Attributes:
-        text: the name as it was typed, without the question's frame.
-        terms: its analyzed terms, each once.
-    """
-
-    text: str
+    text: str  # the name as it was typed, without the question's frame
     frame: Frame
-    terms: frozenset[str]
+    terms: frozenset[str]  # its analyzed terms, each once
 
     @property
     def is_one_word(self) -> bool:

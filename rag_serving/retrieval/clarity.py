@@ -1,9 +1,7 @@
-"""The page meant by a question that only names a topic, if that is clear.
-
-A bare name means the page, or the section, of that name: a sentence about something else with the word is no answer.
-The match of a title or a heading is the share of its terms that the topic has, 1 if it is nothing else; headings count
-less, so that a page of that name comes before the sections of others.
-"""
+"""The page meant by a question that only names a topic, if that is clear. A bare name means the page, or the section,
+of that name: a sentence about something else with the word is no answer. The match of a title or a heading is the share
+of its terms that the topic has, 1 if it is nothing else; headings count less, so that a page of that name comes before
+the sections of others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Candidates of both indexes and their order: each index searched alone, results combined, one score.
-
-Scores say how much better one candidate is, ranks only that it is. So scores are fused by default, each brought to mean
-0 and deviation 1 over the candidates first; ranks remain for indexes whose scores mean nothing. All evidence comes from
-rows visible to the reader: a hidden page raises nothing. Verbatim matches of a query come before similar ones.
-"""
+"""Candidates of both indexes and their order: each index searched alone, results combined, one score. Scores say how
+much better one candidate is, ranks only that it is. So scores are fused by default, each brought to mean 0 and
+deviation 1 over the candidates first; ranks remain for indexes whose scores mean nothing. All evidence comes from rows
+visible to the reader: a hidden page raises nothing. Verbatim matches of a query come before similar ones."""
 
 from __future__ import annotations
 
@@ -36,13 +34,9 @@ ask in their own words, and put the right paragraph of SQuAD first less often.""
 class SentenceEvidence:
     """The first rows in the order of score and sentences; columns `heading` and `sentence`: one answering sentence of a
     passage is visible in its own vector only (Dai and Callan, SIGIR 2019). Without stored vectors, or without a vector
-    of the query, everything stays as it is.
+    of the query, everything stays as it is."""
 
-    Attributes:
-        pool: how many rows are reordered.
-    """
-
-    pool: int = POOL
+    pool: int = POOL  # how many rows are reordered
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         first = ranking.head(self.pool)
@@ -83,11 +77,8 @@ class RetrievalError(Exception):
 
 
 def query_vector(view: ReaderView, embedder: Embedder, query: str) -> Vector:
-    """Return the query's vector [d], if it can be compared with those of the generation.
-
-    Raises:
-        ModelError: the model does not answer, or is not the one that made the generation's vectors.
-    """
+    """Return the query's vector [d], if it can be compared with those of the generation. Raises ModelError: the model
+    does not answer, or is not the one that made the generation's vectors."""
     built = view.embedder
     if built == WORDS:
         return embedder.embed_query(query)  # sentences are compared with it
@@ -160,16 +151,16 @@ class Fusion:
     settings: Retrieval
 
     def __call__(self, _: SearchContext, ranking: Ranking) -> Ranking:
-        fused = standard(self._fused(ranking))
-        return Ranking(ranking.rows, {**ranking.columns, "fused": fused, SCORE: fused})
-
-    def _fused(self, ranking: Ranking) -> Scores:
-        if self.settings.fusion == "rrf":
+        settings = self.settings
+        if settings.fusion == "rrf":
             ranks = (values for name, values in ranking.columns.items() if name.endswith(RANK_SUFFIX))
-            return reciprocal_rank_fusion(ranks, self.settings.rrf_k)
-        weights = {"dense": self.settings.dense_weight, "bm25": 1 - self.settings.dense_weight}
-        scores = {name: ranking.columns[name] for name in weights if name in ranking.columns}
-        return weighted_sum(scores, weights, self.settings.fusion)
+            fused = reciprocal_rank_fusion(ranks, settings.rrf_k)
+        else:
+            weights = {"dense": settings.dense_weight, "bm25": 1 - settings.dense_weight}
+            scores = {name: ranking.columns[name] for name in weights if name in ranking.columns}
+            fused = weighted_sum(scores, weights, settings.fusion)
+        fused = standard(fused)
+        return Ranking(ranking.rows, {**ranking.columns, "fused": fused, SCORE: fused})
 
 
 @dataclass(frozen=True)
@@ -213,11 +204,6 @@ class PageEvidence:
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         """`ranking`: in the order of the rows, with the column `fused`."""
-        worth = self._worth(context, ranking)
-        score = np.sum([ranking.columns["fused"], *worth.values()], axis=0)
-        return Ranking(ranking.rows, {**ranking.columns, **worth, SCORE: score})
-
-    def _worth(self, context: SearchContext, ranking: Ranking) -> dict[str, Scores]:
         view, rows, fused, settings = context.view, ranking.rows, ranking.columns["fused"], self.settings
         worth: dict[str, Scores] = {}
         pages = view.pages(rows)
@@ -229,7 +215,8 @@ class PageEvidence:
         if settings.parent_weight:
             so_far = fused + worth.get("page", 0.0)
             worth["parent"] = settings.parent_weight * of_parent(so_far, pages, view.parents(rows))
-        return worth
+        score = np.sum([fused, *worth.values()], axis=0)
+        return Ranking(rows, {**ranking.columns, **worth, SCORE: score})
 
 
 def of_page(scores: Scores, pages: Numbers) -> Scores:

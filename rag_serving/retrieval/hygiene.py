@@ -1,22 +1,21 @@
-"""From candidates to passages: no boilerplate, no excluded labels, shared words, the newest of several versions.
-
-Of near-identical sections of several versions the newest comes first, or the one of the version that the query names.
-Rows change places among themselves: the newest takes the place of the first older version, and no other row moves.
-"""
+"""From candidates to passages: no boilerplate, no excluded labels, shared words, the newest of several versions. Of
+near-identical sections of several versions the newest comes first, or the one of the version that the query names. Rows
+change places among themselves: the newest takes the place of the first older version, and no other row moves."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rag_serving.indexes.view import Mask
+from rag_serving.indexes.view import Mask, ReaderView, Rows
 from rag_serving.records.passages import Chunk
 from rag_serving.records.queries import Query
-from rag_serving.retrieval.ranking import Ranking
+from rag_serving.retrieval.keyword.search import KEYWORD
+from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.stage import SearchContext
 from rag_serving.text.analyzer import analyze_passage
 from rag_serving.text.currency import (
@@ -32,6 +31,67 @@ from rag_serving.text.currency import (
     versions_in,
     without_versions,
 )
+from rag_serving.text.keyword_words import words_in
+from rag_serving.text.normalization import caseless, holds
+
+_READ_AT_MOST = 1000  # rows whose text is looked at
+_ADDED = 20  # rows with a phrase that are added where others were ranked before them
+
+
+def rows_holding(view: ReaderView, phrase: str) -> Rows:
+    """Return the rows with a phrase verbatim, ascending, among the first 1,000 with all its words in content or
+    title."""
+    keywords = view.keywords
+    has_all = keywords.readable.copy()
+    words = set(words_in(phrase))
+    keywords.expect(words)
+    for word in words:
+        has_word = np.zeros(len(has_all), np.bool_)
+        has_word[keywords.rows_with({word})] = True
+        titled = np.zeros(keywords.size[1], np.bool_)
+        titled[keywords.pages_titled({word}, frozenset())] = True
+        has_all &= has_word | titled[keywords.page_of]
+    rows = np.flatnonzero(has_all)[:_READ_AT_MOST].tolist() if words else []
+    wanted = caseless(phrase)
+    return np.array([row for row in rows if holds(caseless(view.indexed_text(row)), wanted)], np.int64)
+
+
+def add_holders(context: SearchContext, ranking: Ranking) -> Ranking:
+    """Return the ranking, and at its end the best rows with a quoted phrase that it lacks, with their own scores."""
+    if context.holders is None or context.keywords is None:
+        return ranking
+    held = context.holders if context.among is None else context.holders & context.among
+    rows = np.setdiff1d(np.flatnonzero(held), ranking.rows)
+    scores = context.keywords.scored.scores_of(rows)
+    best = np.argsort(-scores, kind="stable")[:_ADDED]
+    added = {KEYWORD: scores[best], SCORE: scores[best]}
+    return ranking.joined(Ranking(rows[best], added))
+
+
+@dataclass(frozen=True)
+class KeywordSearch:
+    """The first k rows by keywords; columns `keyword` and `keyword_rank`."""
+
+    k: int
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        return context.keywords.ranking(self.k) if context.keywords else ranking
+
+
+@dataclass(frozen=True)
+class PerDocument:
+    """At most so many rows of one document."""
+
+    most: int
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        counts, kept = Counter[int](), list[int]()
+        for at, page in enumerate(context.view.pages(ranking.rows).tolist()):
+            counts[page] += 1
+            if counts[page] <= self.most:
+                kept.append(at)
+        return ranking.take(kept)
+
 
 # The source document's exemption: code and tables answer with few words of prose.
 _UNGATED_TYPES = frozenset({"code", "table"})
@@ -58,15 +118,10 @@ class Hygiene:
 @dataclass(frozen=True)
 class KeywordGate:
     """The first rows that share words with the query: several, or rare ones, or that are near to it by meaning.
+    `in_front`: rows that are read whatever their words are, because both indexes together put them in front of all."""
 
-    Attributes:
-        min_overlap: terms that a row must share; a query of fewer terms needs fewer.
-        enough: rows that later stages look at; no passage is read for more.
-        in_front: rows that are read whatever their words are, because both indexes together put them in front of all.
-    """
-
-    min_overlap: int
-    enough: int
+    min_overlap: int  # terms that a row must share; a query of fewer terms needs fewer
+    enough: int  # rows that later stages look at; no passage is read for more
     in_front: int = 3
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
@@ -109,13 +164,9 @@ _ALIKE = 0.5  # Jaccard similarity of two texts that are versions of one
 
 @dataclass(frozen=True)
 class NewestVersion:
-    """The first rows with the newest of several versions in front; column `version`.
+    """The first rows with the newest of several versions in front; column `version`."""
 
-    Attributes:
-        pool: how many rows are looked at.
-    """
-
-    pool: int
+    pool: int  # how many rows are looked at
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         chunks = context.passages.read(ranking.head(self.pool).rows)
@@ -162,7 +213,10 @@ def _is_version(chunk: Chunk, first: Chunk, asked: Sequence[Version]) -> bool:
     if chunk.page_id == first.page_id:
         return False
     told = docs_version(chunk.title), docs_version(first.title)
-    return bool(asked or all(told)) or _jaccard(chunk, first) >= _ALIKE
+    if asked or all(told):
+        return True
+    one, two = set(analyze_passage(chunk.text)), set(analyze_passage(first.text))
+    return len(one & two) / (len(one | two) or 1) >= _ALIKE
 
 
 def _currency(chunk: Chunk, asked: Sequence[Version], text: str, have_versions: bool) -> tuple[Any, ...]:
@@ -181,8 +235,3 @@ def _have_versions(chunks: Sequence[Chunk], places: Sequence[int]) -> bool:
 
 def _version(chunk: Chunk) -> Version:
     return version_of(chunk.heading_path, chunk.title, chunk.space) or ()
-
-
-def _jaccard(one: Chunk, two: Chunk) -> float:
-    first, second = set(analyze_passage(one.text)), set(analyze_passage(two.text))
-    return len(first & second) / (len(first | second) or 1)

@@ -72,17 +72,11 @@ _WORTH = 0.05
 @dataclass(frozen=True)
 class LexicalReranker:
     """Order the first rows by their words, unless another reranker ordered them; column `heuristic`. Scores keep their
-    scale, none below the score of the row after the pool.
+    scale, none below the score of the row after the pool."""
 
-    Attributes:
-        pool: the number of rows to reorder.
-        proximity: whether the positions of terms count, not only their presence.
-        unless: the column of the other reranker.
-    """
-
-    pool: int = POOL
-    proximity: bool = True
-    unless: str = "rerank"
+    pool: int = POOL  # the number of rows to reorder
+    proximity: bool = True  # whether the positions of terms count, not only their presence
+    unless: str = "rerank"  # the column of the other reranker
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         if self.unless in ranking.columns:

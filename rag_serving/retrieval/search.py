@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from rag_serving.artifacts.manifest import WORDS
+from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.view import Mask, ReaderView, Rows
 from rag_serving.models.protocols import Embedder
 from rag_serving.query.languages import is_of_pages, said_in
@@ -19,9 +20,9 @@ from rag_serving.records.decisions import Decision
 from rag_serving.records.flags import STILL_INDEXING
 from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
+from rag_serving.retrieval.hygiene import rows_holding
 from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionReader
 from rag_serving.retrieval.keyword.search import By, keyword_run
-from rag_serving.retrieval.keyword.stages import rows_holding
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.rerank import HEURISTIC, RERANK
 from rag_serving.retrieval.stage import SearchContext, Stage, run_stages
@@ -76,29 +77,26 @@ class Search:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """The words and names visible to a query's reader; `is_word` recognizes words that are never misspelt."""
+    """The words and names visible to a query's reader."""
 
     view: ReaderView
-    is_word: Callable[[str], bool]
+    words: ReaderView | ReadableKeywords  # the latter without the lexical index
+    is_word: Callable[[str], bool]  # recognizes words that are never misspelt
 
     @property
     def names(self) -> Names:
         return self.view.names
 
     def frequency(self, term: str) -> int:
-        return self.view.frequency(term)
+        return self.words.frequency(term)
 
     def correction(self, word: str) -> str | None:
-        return None if self.is_word(word) else self.view.correction(word)
+        return None if self.is_word(word) else self.words.correction(word)
 
 
 def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: SearchOptions) -> Search:
     """Return the k best chunks visible to a reader for a question or keywords, best first. The caller's filters and the
-    operators in the text both narrow the search.
-
-    Raises:
-        RetrievalError: no index of the search can answer.
-    """
+    operators in the text both narrow the search. Raises RetrievalError: no index of the search can answer."""
     current_span().set({QUERY_TEXT: text})
     if options.by_keywords:
         return _by_keywords(view, text, options, options.by_keywords)
@@ -111,7 +109,7 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
             options = replace(options, settings=options.settings.model_copy(update=_ABROAD))
         spelling = options.settings.spelling
         view.expect(analyze(text))
-        query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, said)
+        query = read_query(text, _Corpus(view, view, options.is_word), spelling, options.is_word, said)
         query = replace(query, original=typed).noting(*(f"read '{word}' as '{other}'" for word, other in meant.items()))
         query = _preferring(query, options.page)
         everything = narrowed(view, options.filters, query.filters)
@@ -136,7 +134,9 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
 def _by_keywords(view: ReaderView, text: str, options: SearchOptions, by: By) -> Search:
     trace = StageTrace(watch=options.watch)
     with trace.part("query"):
-        query = read_query(text, _Keywords(view), False, options.is_word, said_in(text, view.languages))
+        query = read_query(
+            text, _Corpus(view, view.keywords, options.is_word), False, options.is_word, said_in(text, view.languages)
+        )
         query = _preferring(query, options.page)
         among = narrowed(view, options.filters, query.filters, query.scope)
         notes = [] if len(view) else [NOTHING_READABLE]
@@ -163,23 +163,6 @@ def _keyword_query(query: Query, question: KeywordQuestion) -> Query:
     notes = [f"read '{said}' as '{meant}'" for said, meant in changed.items()]
     text = question.text_of(query.text)
     return replace(query, text=text, terms=terms, corrections=question.corrections).noting(*notes)
-
-
-@dataclass(frozen=True)
-class _Keywords:
-    """The words and names visible to a query's reader, without the lexical index."""
-
-    view: ReaderView
-
-    @property
-    def names(self) -> Names:
-        return self.view.names
-
-    def frequency(self, term: str) -> int:
-        return self.view.keywords.frequency(term)
-
-    def correction(self, word: str) -> str | None:
-        return self.view.keywords.correction(word)
 
 
 def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:

@@ -1,9 +1,7 @@
-"""A stage of retrieval, and what all stages of one search share.
-
-RM3: Abdul-Jaleel et al., "UMass at TREC 2004: Novelty and HARD". The relevance model is estimated from the best
-passages, each weighted by its score; its strongest terms are mixed with the query as it was written. Passages that the
-reader may not see are not among the best, and no term comes from them.
-"""
+"""A stage of retrieval, and what all stages of one search share. RM3: Abdul-Jaleel et al., "UMass at TREC 2004: Novelty
+and HARD". The relevance model is estimated from the best passages, each weighted by its score; its strongest terms are
+mixed with the query as it was written. Passages that the reader may not see are not among the best, and no term comes
+from them."""
 
 from __future__ import annotations
 
@@ -26,23 +24,15 @@ from rag_serving.tracing import StageTrace
 
 @dataclass(frozen=True)
 class SearchContext:
-    """The state shared by the stages of one search. For one question, not for several threads.
-
-    Attributes:
-        among: the rows that pass the filters; None without filters.
-        holders: the rows with a quoted phrase.
-        vector: the query's [d]; None without a search by meaning.
-        expands: whether RM3 expands the lexical query.
-        keywords: the question as the keyword tier reads it, if only that searches.
-    """
+    """The state shared by the stages of one search. For one question, not for several threads."""
 
     view: ReaderView
     query: Query
-    among: Mask | None = None
-    holders: Mask | None = None
-    vector: Vector | None = None
-    expands: bool = False
-    keywords: KeywordRun | None = None
+    among: Mask | None = None  # the rows that pass the filters; None without filters
+    holders: Mask | None = None  # the rows with a quoted phrase
+    vector: Vector | None = None  # the query's [d]; None without a search by meaning
+    expands: bool = False  # whether RM3 expands the lexical query
+    keywords: KeywordRun | None = None  # the question as the keyword tier reads it, if only that searches
 
     @cached_property
     def passages(self) -> Passages:
@@ -69,18 +59,13 @@ Run = Callable[[SearchContext, Ranking], Ranking]
 
 @dataclass(frozen=True)
 class Stage:
-    """One step from ranking to ranking.
+    """One step from ranking to ranking. `flag`: raised if it fails, and the ranking stays unchanged; without one its
+    error is the search's."""
 
-    Attributes:
-        name: its name in timings and rankings.
-        flag: raised if it fails, and the ranking stays unchanged; without one its error is the search's.
-        on: whether it runs.
-    """
-
-    name: str
+    name: str  # its name in timings and rankings
     run: Run
     flag: str | None = None
-    on: bool = True
+    on: bool = True  # whether it runs
 
 
 def run_stages(

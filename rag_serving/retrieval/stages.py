@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Keyword, Retrieval
@@ -25,39 +24,28 @@ from rag_serving.retrieval.hybrid import (
     add_quoted,
     boost,
 )
-from rag_serving.retrieval.hygiene import Hygiene, KeywordGate, NewestVersion
+from rag_serving.retrieval.hygiene import Hygiene, KeywordGate, KeywordSearch, NewestVersion, PerDocument, add_holders
 from rag_serving.retrieval.keyword.search import By
-from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument, add_holders
 from rag_serving.retrieval.rerank import POOL, RERANKER_DOWN, CrossEncoderStage, LexicalReranker, RerankerClient
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
 
-_SCORED: Mapping[Mode, By] = MappingProxyType({"keyword_documents": "documents", "keyword_chunks": "chunks"})
+_SCORED: Mapping[Mode, By] = {"keyword_documents": "documents", "keyword_chunks": "chunks"}
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options of a search for passages.
+    """The options of a search for passages. `is_word`: recognizes words that are never misspelt, even outside the
+    passages."""
 
-    Attributes:
-        settings: weights, depths and floors.
-        k: the number of candidates to return.
-        rm3: whether the lexical query is expanded by its first results.
-        filters: those of the caller.
-        is_word: recognizes words that are never misspelt, even outside the passages.
-        page: the title of a page whose passages are preferred if the query names none.
-        keyword: synonyms and thresholds of the keyword tier.
-        watch: called when each part begins.
-    """
-
-    settings: Retrieval
+    settings: Retrieval  # weights, depths and floors
     mode: Mode = "hybrid"
-    k: int = 100
-    rm3: bool = False
-    filters: Filters | None = None
+    k: int = 100  # the number of candidates to return
+    rm3: bool = False  # whether the lexical query is expanded by its first results
+    filters: Filters | None = None  # those of the caller
     is_word: Callable[[str], bool] = lambda _: False
-    page: str | None = None
-    keyword: Keyword = field(default_factory=Keyword)
-    watch: Callable[[str], None] | None = None
+    page: str | None = None  # the title of a page whose passages are preferred if the query names none
+    keyword: Keyword = field(default_factory=Keyword)  # synonyms and thresholds of the keyword tier
+    watch: Callable[[str], None] | None = None  # called when each part begins
 
     @property
     def by_keywords(self) -> By | None:

@@ -1,8 +1,5 @@
 """The explanation of a search: reasons for each locked passage, and what was left out, in codes and one line of
-English.
-
-Everything is read from the stages' columns, and from chunks that the reader may see.
-"""
+English. Everything is read from the stages' columns, and from chunks that the reader may see."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rag_serving.indexes.view import ReaderView, Rows
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.answers import Evidence, SearchResults, Source
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.queries import Query
@@ -149,6 +146,25 @@ _PART = re.compile(r"[^\W_]+")
 _WORD = re.compile(r"[^\s,;!?\"“”()]+")
 
 
+_REASONS: Mapping[Code, str] = {
+    "title_words": "title has {words}",
+    "heading_words": "heading has {words}",
+    "text_words": "text has {words}",
+    "label": "labelled {words}",
+    "space": "in the space {words}",
+    "phrase": "holds {words} to the letter",
+    "named_page": "on the page that the question names",
+    "keyword_rank": "keyword rank {rank}",
+    "lexical_rank": "BM25 rank {rank}",
+    "dense_rank": "dense rank {rank}",
+    "rerank_rank": "reranker rank {rank}",
+    "sentence": "holds the sentence nearest in meaning",
+    "newest": "the newest version of this section, or the one that was asked for",
+    "older": "another version of this section comes before it",
+    "steps": "goes on with the steps of another passage",
+}
+
+
 @dataclass(frozen=True)
 class Reason:
     """One reason for a passage: query words that it has, or its rank by a stage, from 1."""
@@ -166,37 +182,7 @@ class Reason:
     def line(self) -> str:
         """Return the reason in words."""
         words = ", ".join(f"‘{word}’" for word in self.words)
-        match self.code:
-            case "title_words":
-                return f"title has {words}"
-            case "heading_words":
-                return f"heading has {words}"
-            case "text_words":
-                return f"text has {words}"
-            case "label":
-                return f"labelled {words}"
-            case "space":
-                return f"in the space {words}"
-            case "phrase":
-                return f"holds {words} to the letter"
-            case "named_page":
-                return "on the page that the question names"
-            case "keyword_rank":
-                return f"keyword rank {self.rank}"
-            case "lexical_rank":
-                return f"BM25 rank {self.rank}"
-            case "dense_rank":
-                return f"dense rank {self.rank}"
-            case "rerank_rank":
-                return f"reranker rank {self.rank}"
-            case "sentence":
-                return "holds the sentence nearest in meaning"
-            case "newest":
-                return "the newest version of this section, or the one that was asked for"
-            case "older":
-                return "another version of this section comes before it"
-            case "steps":
-                return "goes on with the steps of another passage"
+        return _REASONS[self.code].format(words=words, rank=self.rank)
 
 
 @dataclass(frozen=True)
@@ -299,38 +285,22 @@ class LeftOut:
 
 def left_out(search: Search, locked: Collection[str], min_overlap: int) -> list[LeftOut]:
     """Return the first candidates, in their order before reranking, that are not among the locked chunk ids."""
-    stages = _Stages(search, min_overlap)
-    first = search.candidates.head(MOST + len(locked))
-    found = zip(first.rows.tolist(), search.context.passages.read(first.rows), first.records(), strict=True)
-    others = [each for each in found if each[1].chunk_id not in locked][:MOST]
-    return [LeftOut(chunk, stages.reason(row, chunk), ranks) for row, chunk, (_, _, ranks) in others]
+    context, ranking, gated = search.context, all_columns(search), search.rankings.get("keyword_gate")
+    clean, near = set(search.rankings["hygiene"].rows.tolist()), set(ranking.rows[is_near(ranking)].tolist())
+    passed = None if gated is None else near.union(gated.rows.tolist())
 
-
-class _Stages:
-    """The rows that each stage of a search kept."""
-
-    def __init__(self, search: Search, min_overlap: int) -> None:
-        self._context, self._min_overlap = search.context, min_overlap
-        self._clean = _rows(search, "hygiene")
-        self._gated = _rows(search, "keyword_gate") if "keyword_gate" in search.rankings else None
-        ranking = all_columns(search)
-        self._near = set(ranking.rows[is_near(ranking)].tolist())
-
-    def reason(self, row: int, chunk: Chunk) -> Exclusion:
-        if row not in self._clean:
+    def reason(row: int, chunk: Chunk) -> Exclusion:
+        if row not in clean:
             return "boilerplate" if chunk.is_boilerplate else "label"
-        if self._gated is not None and row not in self._gated and not self._has_words(row, chunk):
+        has_passed = passed is None or row in passed
+        if not has_passed and not shares_words(chunk, context.query, min_overlap, context.term_weights):
             return "few_words"
         return "ranked_lower" if chunk.url.partition("#")[2] else "no_anchor"
 
-    def _has_words(self, row: int, chunk: Chunk) -> bool:
-        weights = self._context.term_weights
-        return row in self._near or shares_words(chunk, self._context.query, self._min_overlap, weights)
-
-
-def _rows(search: Search, stage: str) -> set[int]:
-    rows: Rows = search.rankings[stage].rows
-    return set(rows.tolist())
+    first = search.candidates.head(MOST + len(locked))
+    found = zip(first.rows.tolist(), context.passages.read(first.rows), first.records(), strict=True)
+    others = [each for each in found if each[1].chunk_id not in locked][:MOST]
+    return [LeftOut(chunk, reason(row, chunk), ranks) for row, chunk, (_, _, ranks) in others]
 
 
 _SHARES = {"dense": "dense", "lexical": "bm25", "sentence": "sentence"}

@@ -1,8 +1,6 @@
-"""Text as BM25 terms: stemmed words, and identifiers both whole and in parts.
-
-A search for `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name on the page. So
-`org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
-"""
+"""Text as BM25 terms: stemmed words, and identifiers both whole and in parts. A search for `max.poll.records`,
+`maxPollRecords`, `poll records` or `ERR-4012` means the name on the page. So `org.apache.KafkaConsumer` gives the whole
+name, each dotted part, and the words of the camel-cased part."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""A page's own statement on its currency: whether it is marked as no longer in force, and its version.
-
-A page speaks about itself alone: "This page is obsolete" counts, "All other pages are obsolete" does not.
-"""
+"""A page's own statement on its currency: whether it is marked as no longer in force, and its version. A page speaks
+about itself alone: "This page is obsolete" counts, "All other pages are obsolete" does not."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Units of a passage that address an assistant rather than a reader.
-
-Such units are orders to an assistant, their continuation in the paragraph, and paragraphs that imitate the marks of a
-conversation or of a prompt. Code is exempt: pages about chat templates have such marks there.
-"""
+"""Units of a passage that address an assistant rather than a reader. Such units are orders to an assistant, their
+continuation in the paragraph, and paragraphs that imitate the marks of a conversation or of a prompt. Code is exempt:
+pages about chat templates have such marks there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Words as the keyword tier compares them: in lower case, without punctuation and accents, singulars and plurals.
-
-Only plurals are stripped, because a full stemmer joins words that name different things (`notes`, `notation`): s, es
-and ies, from four letters on.
-"""
+"""Words as the keyword tier compares them: in lower case, without punctuation and accents, singulars and plurals. Only
+plurals are stripped, because a full stemmer joins words that name different things (`notes`, `notation`): s, es and
+ies, from four letters on."""
 
 from __future__ import annotations
 

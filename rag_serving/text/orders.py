@@ -1,8 +1,6 @@
-"""Orders to the assistant itself: to ignore its rules, to reveal them, to be somebody else.
-
-An order is recognized by its position: at the beginning of a sentence or clause, or after words such as `please` and
-`can you`. A quoted one, or one in a question about such words, is a mention and no order.
-"""
+"""Orders to the assistant itself: to ignore its rules, to reveal them, to be somebody else. An order is recognized by
+its position: at the beginning of a sentence or clause, or after words such as `please` and `can you`. A quoted one, or
+one in a question about such words, is a mention and no order."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from rag_serving.text.structure import Structure
@@ -20,7 +19,7 @@ _MARK = re.compile(r"[\\`*_\[]")
 _TARGET = re.compile(
     r"\]\(<?(https?://[^\s()<>]{1,2000}+(?:\([^\s()<>]{0,200}+\)[^\s()<>]{0,200}+){0,4}+)>?(?: \"[^\"\n]{0,200}+\")?\)"
 )
-_MARKS: Mapping[str, Style] = MappingProxyType({"*": "em", "_": "em", "**": "strong", "__": "strong"})
+_MARKS: Mapping[str, Style] = {"*": "em", "_": "em", "**": "strong", "__": "strong"}
 
 
 @dataclass(frozen=True)
@@ -188,21 +187,18 @@ class PageBlock:
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape, without fields that a block of its kind lacks."""
-        shape: dict[str, Any] = {"kind": self.kind, "start": self.start, "end": self.end}
-        for name in ("depth", "ordered", "number", "language"):
-            if (value := getattr(self, name)) is not None:
-                shape[name] = value
-        if self.items:
-            shape["items"] = [list(item) for item in self.items]
-        if self.rows:
-            shape["rows"] = [row.payload() for row in self.rows]
-        if self.header:
-            shape["header"] = list(self.header)
-        if self.runs:
-            shape["runs"] = [run.payload() for run in self.runs]
-        if self.hidden:
-            shape["hidden"] = [list(marks) for marks in self.hidden]
-        return shape
+        facts = {
+            name: getattr(self, name) for name in ("kind", "start", "end", "depth", "ordered", "number", "language")
+        }
+        lists: dict[str, list[Any]] = {
+            "items": [list(item) for item in self.items],
+            "rows": [row.payload() for row in self.rows],
+            "header": list(self.header),
+            "runs": [run.payload() for run in self.runs],
+            "hidden": [list(marks) for marks in self.hidden],
+        }
+        shape = {name: value for name, value in facts.items() if value is not None}
+        return shape | {name: parts for name, parts in lists.items() if parts}
 
 
 def page_blocks(text: str, structure: Structure) -> list[PageBlock]:

@@ -1,8 +1,6 @@
-"""Regular expressions that are lists of words, read from the data files in `phrases`.
-
-`[NAME]` begins an expression, `#` a comment. Lines are joined without anything between them, `- ` begins one of several
-alternatives, `{NAME}` inserts an expression above, and a space matches one space.
-"""
+"""Regular expressions that are lists of words, read from the data files in `phrases`. `[NAME]` begins an expression,
+`#` a comment. Lines are joined without anything between them, `- ` begins one of several alternatives, `{NAME}` inserts
+an expression above, and a space matches one space."""
 
 from __future__ import annotations
 
@@ -18,11 +16,8 @@ _NAMED = re.compile(r"\{([A-Za-z]\w*)\}")
 
 @cache
 def patterns(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the expressions of a data file by name, each as its alternatives.
-
-    Raises:
-        KeyError: an expression refers to one that is not defined above it.
-    """
+    """Return the expressions of a data file by name, each as its alternatives. Raises KeyError: an expression refers to
+    one that is not defined above it."""
     read: dict[str, list[str]] = {}
     alternatives: list[str] = []
     for line in files("rag_serving.text").joinpath("phrases", f"{name}.txt").read_text("utf-8").splitlines():

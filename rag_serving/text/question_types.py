@@ -1,7 +1,5 @@
-"""The kind of answer that a question expects, and its signs in a sentence.
-
-Expected answer types: Li & Roth, "Learning Question Classifiers", COLING 2002. The signs are those of English.
-"""
+"""The kind of answer that a question expects, and its signs in a sentence. Expected answer types: Li & Roth, "Learning
+Question Classifiers", COLING 2002. The signs are those of English."""
 
 from __future__ import annotations
 

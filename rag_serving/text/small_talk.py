@@ -1,8 +1,6 @@
-"""Remarks that are no questions about the pages: greetings, thanks, complaints, commands, calls for help, tests.
-
-A text is a remark only if all of it is made of such phrases, in English, German, French or Spanish, so that "hi, how
-long is the notice period?" stays a question.
-"""
+"""Remarks that are no questions about the pages: greetings, thanks, complaints, commands, calls for help, tests. A text
+is a remark only if all of it is made of such phrases, in English, German, French or Spanish, so that "hi, how long is
+the notice period?" stays a question."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 from rag_serving.text.analyzer import analyze, analyze_passage, folded, terms_of_word, words_of
@@ -40,12 +39,10 @@ el la los las un una unos unas del de al y o pero es son está están era ha he 
 qué quién quiénes cuál cuáles cómo cuánto cuántos cuánta cuántas dónde cuándo por para puedo puede se debe hay no con
 sin en sobre desde hasta lo le les su sus me te nos como si más
 """
-FUNCTION_WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        language: frozenset(words.split())
-        for language, words in (("en", _ENGLISH), ("de", _GERMAN), ("fr", _FRENCH), ("es", _SPANISH))
-    }
-)
+FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
+    language: frozenset(words.split())
+    for language, words in (("en", _ENGLISH), ("de", _GERMAN), ("fr", _FRENCH), ("es", _SPANISH))
+}
 _ABROAD = frozenset().union(*(words for language, words in FUNCTION_WORDS.items() if language != "en"))
 _ONLY_ENGLISH = FUNCTION_WORDS["en"] - _ABROAD
 _ONLY_ABROAD = _ABROAD - FUNCTION_WORDS["en"]
@@ -75,38 +72,12 @@ def without_function_words(text: str, language: str) -> str:
 
 Analyze = Callable[[str], list[str]]
 
-ALGORITHMS: Mapping[str, str] = MappingProxyType(
-    {
-        "ar": "arabic",
-        "ca": "catalan",
-        "da": "danish",
-        "de": "german",
-        "el": "greek",
-        "es": "spanish",
-        "et": "estonian",
-        "eu": "basque",
-        "fi": "finnish",
-        "fr": "french",
-        "ga": "irish",
-        "hi": "hindi",
-        "hu": "hungarian",
-        "hy": "armenian",
-        "id": "indonesian",
-        "it": "italian",
-        "lt": "lithuanian",
-        "ne": "nepali",
-        "nl": "dutch",
-        "no": "norwegian",
-        "pt": "portuguese",
-        "ro": "romanian",
-        "ru": "russian",
-        "sr": "serbian",
-        "sv": "swedish",
-        "ta": "tamil",
-        "tr": "turkish",
-        "yi": "yiddish",
-    }
-)
+_LANGUAGES = """
+ar arabic ca catalan da danish de german el greek es spanish et estonian eu basque fi finnish fr french ga irish
+hi hindi hu hungarian hy armenian id indonesian it italian lt lithuanian ne nepali nl dutch no norwegian pt portuguese
+ro romanian ru russian sr serbian sv swedish ta tamil tr turkish yi yiddish
+"""
+ALGORITHMS: Mapping[str, str] = dict(zip(_LANGUAGES.split()[::2], _LANGUAGES.split()[1::2], strict=True))
 """Snowball's name of the language by its ISO 639-1 code; English is the analyzer's own."""
 _SHORTEST = 3  # characters of a word that is stemmed
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -114,11 +85,8 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 @cache
 def analyzer_of(languages: tuple[str, ...] = ()) -> Analyze:
-    """Return the analyzer of texts in these languages beside English; `analyze` itself if none is stemmed.
-
-    Args:
-        languages: ISO 639-1 codes; those that are not in `ALGORITHMS` change nothing.
-    """
+    """Return the analyzer of texts in these languages beside English; `analyze` itself if none is stemmed. `languages`:
+    ISO 639-1 codes; those that are not in `ALGORITHMS` change nothing."""
     stemmed = tuple(language for language in dict.fromkeys(languages) if language in ALGORITHMS)
     return _Stemming(stemmed) if stemmed else analyze
 

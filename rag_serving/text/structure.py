@@ -139,15 +139,6 @@ class Structure(NamedTuple):
             return line_of(header, text)
         return self.table_header if self.units[0].block == row.block else ""
 
-    def introduction_of(self, unit: Unit, text: str) -> str:
-        """Return the sentence, heading or caption that introduces the list, table or code a unit is of: it ends with a
-        colon, or is a caption."""
-        place = self.place_at(unit.start)
-        if place is None or unit.kind not in _HANGING:
-            return ""
-        above = list(units_above(self.units))[place]
-        return _introducing(above.of(text)) if above else self.introduction
-
 
 def structure_of(text: str) -> Structure:
     """Return the structure of a text that no ingest has read."""

@@ -103,12 +103,6 @@ def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int,
     return [match.span() for match in _PIECE.finditer(text, start, len(text) if end is None else end)]
 
 
-def unit_at(found: Sequence[Unit], position: int) -> Unit | None:
-    """Return the unit at a character, or None between units."""
-    place = bisect_right(found, position, key=lambda unit: unit.start) - 1
-    return found[place] if place >= 0 and position < found[place].end else None
-
-
 def is_whole(text: str) -> bool:
     """Return whether a text is complete; an incomplete one must be neither quoted nor verified."""
     return OMISSION not in text

@@ -142,7 +142,6 @@ def answers(view: ReaderView) -> dict[str, Any]:
         "holding": [view.holding(phrase).tolist() for phrase in WORDS[:4]],
         "of a page": [(view.page_rows(page).tolist(), view.page_text(page)) for page in map(str, range(0, 100, 7))],
         "dropped": [view.duplicates_of_page(f"twin{page}") for page in range(0, 100, 7)],
-        "reading": view.reading_ranks(rows).tolist(),
         "around": [view.around(int(row)) for row in rows[::5]],
     }
 

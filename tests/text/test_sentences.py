@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.text.normalization import OMISSION
-from rag_serving.text.units import is_whole, unit_at, units, words
+from rag_serving.text.structure import structure_of
+from rag_serving.text.units import is_whole, units, words
 
 MARKDOWN = st.lists(
     st.sampled_from(
@@ -80,7 +81,7 @@ def test_words_are_ranges_with_a_letter_or_digit() -> None:
 @pytest.mark.parametrize(("position", "expected"), [(0, "One."), (5, "Two."), (4, None)])
 def test_a_position_knows_its_unit(position: int, expected: str | None) -> None:
     text = "One. Two."
-    unit = unit_at(units(text), position)
+    unit = structure_of(text).unit_at(position)
     assert (unit.of(text) if unit else None) == expected
 
 

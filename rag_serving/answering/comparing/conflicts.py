@@ -1,8 +1,6 @@
-"""Passages that give another value for what was asked: an answer must not choose one of them in silence.
-
-Two units differ only where they speak of the same: nearly the same words beside the figure, the same cell of two
-tables, or the default of one setting. Two settings, two products, a minimum and a maximum are no difference.
-"""
+"""Passages that give another value for what was asked: an answer must not choose one of them in silence. Two units
+differ only where they speak of the same: nearly the same words beside the figure, the same cell of two tables, or the
+default of one setting. Two settings, two products, a minimum and a maximum are no difference."""
 
 from __future__ import annotations
 
@@ -323,17 +321,13 @@ class Differing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a question's passages are compared by.
-
-    Attributes:
-        quote_words: most words of a quote.
-        opening: the first chunks of a passage's page; without it a passage speaks for itself alone.
-    """
+    """What a question's passages are compared by. `opening`: the first chunks of a passage's page; without it a passage
+    speaks for itself alone."""
 
     asked: QuestionFeatures
     lock: Lock
     analyze: Analyze
-    quote_words: int
+    quote_words: int  # most words of a quote
     opening: Opening = lambda _: ()
 
     def standing(self, chunk: Chunk) -> Standing:

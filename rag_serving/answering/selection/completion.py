@@ -1,9 +1,7 @@
-"""The excerpt shown for a chosen unit: a short passage whole, else as much as makes the unit understandable.
-
-The closed list: the introduction of a list, the columns of a row, the steps of a procedure, code with its sentence, the
-sentence that a pronoun points back to, the exception that follows, the paragraph around. Whatever is shown is one
-verbatim range of the passage wherever it can be, without units addressed to an assistant and without incomplete ones.
-"""
+"""The excerpt shown for a chosen unit: a short passage whole, else as much as makes the unit understandable. The closed
+list: the introduction of a list, the columns of a row, the steps of a procedure, code with its sentence, the sentence
+that a pronoun points back to, the exception that follows, the paragraph around. Whatever is shown is one verbatim range
+of the passage wherever it can be, without units addressed to an assistant and without incomplete ones."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def runs_on(chunk: Chunk, following: Chunk) -> bool:
     """Return whether the steps that end a passage go on in the one behind it in its section."""
     if _section(chunk) != _section(following) or following.chunk_idx != chunk.chunk_idx + 1:
         return False
-    last, first = _last_step(chunk), _first_step(following)
+    last, first = _step_at(chunk, -1), _step_at(following, 0)
     if last is None or first is None or last.list_number != first.list_number:
         return False
     return first.item - last.item in (0, 1)
@@ -60,14 +58,14 @@ def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excer
 
 def _passage_before(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
     """Return the passage that the list at the beginning of this one began in, or None; only such a one is fetched."""
-    first = _first_step(chunk)
+    first = _step_at(chunk, 0)
     found = beside(chunk, BEFORE) if first and (first.item or first.marked < 0) else None
     return found if found and runs_on(found, chunk) else None
 
 
 def _passage_after(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
     """Return the passage that the list at the end of this one runs on into, or None; only such a one is fetched."""
-    found = beside(chunk, AFTER) if _last_step(chunk) else None
+    found = beside(chunk, AFTER) if _step_at(chunk, -1) else None
     return found if found and runs_on(chunk, found) else None
 
 
@@ -78,16 +76,10 @@ def _steps_in(chunk: Chunk, at: int) -> Excerpt:
     return layout.run(steps[at], is_led=at == -1)
 
 
-def _first_step(chunk: Chunk) -> Unit | None:
-    """Return the first unit of a passage that begins with steps or inside of one, or None."""
-    first = next(iter(chunk.parts.units), None)
-    return first if first and first.list_number >= 0 and Layout(chunk).is_ordered(first) else None
-
-
-def _last_step(chunk: Chunk) -> Unit | None:
-    """Return the last unit of a passage that ends with steps, or None."""
-    last = next(reversed(chunk.parts.units), None)
-    return last if last and last.list_number >= 0 and Layout(chunk).is_ordered(last) else None
+def _step_at(chunk: Chunk, at: int) -> Unit | None:
+    """Return the first (0) or the last (-1) unit of a passage if it is of steps, or None."""
+    unit = chunk.parts.units[at] if chunk.parts.units else None
+    return unit if unit and unit.list_number >= 0 and Layout(chunk).is_ordered(unit) else None
 
 
 def _section(chunk: Chunk) -> tuple[str, int, tuple[str, ...], str]:

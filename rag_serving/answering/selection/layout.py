@@ -1,8 +1,6 @@
 """Excerpts in which a chosen unit is understandable alone: a row with its columns, an item with its lead-in, a step
-with all steps, a line of code with its block.
-
-All text beside the quoted words is passed on as `parts`, which verification checks one by one.
-"""
+with all steps, a line of code with its block. All text beside the quoted words is passed on as `parts`, which
+verification checks one by one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The selection: which units of the locked passages answer, best first, and with what confidence. It needs no model.
-
-Each unit is scored by its signs (`signs`); a passage is as good as its best unit. A question of two parts
-gets the best unit of each. A claim gets the units that bear on it.
-"""
+Each unit is scored by its signs (`signs`); a passage is as good as its best unit. A question of two parts gets the best
+unit of each. A claim gets the units that bear on it."""
 
 from __future__ import annotations
 
@@ -29,20 +27,14 @@ StoredSimilarity = Callable[[Sequence[str]], Sequence[float | None]]
 
 @dataclass(frozen=True)
 class QuestionPart:
-    """The part of a question that some locked passages answer.
-
-    Attributes:
-        weights: of its terms.
-        first, count: its passages, counted from 0.
-        is_named: they are what it names: no sentence of them is doubted as an answer.
-        vector, stored: of the part's own text, as `Question` has them of the whole.
-    """
+    """The part of a question that some locked passages answer. `first, count`: its passages, counted from 0. `vector,
+    stored`: of the part's own text, as `Question` has them of the whole."""
 
     text: str
-    weights: Mapping[str, float]
+    weights: Mapping[str, float]  # of its terms
     first: int
     count: int
-    is_named: bool = False
+    is_named: bool = False  # they are what it names: no sentence of them is doubted as an answer
     vector: NDArray[np.float32] | None = None
     stored: StoredSimilarity | None = None
 
@@ -100,17 +92,12 @@ _MOST_BESIDE = 60  # words of such a passage: three whole ones had 220 words at 
 
 @dataclass(frozen=True)
 class Selecting:
-    """The settings for choosing and quoting units.
+    """The settings for choosing and quoting units."""
 
-    Attributes:
-        similarity: compares units with the question by meaning; without it words alone decide.
-        tables: the weights of signs; without them the package's.
-    """
-
-    similarity: Similarity | None = None
+    similarity: Similarity | None = None  # compares units with the question by meaning; without it words alone decide
     max_citations: int = 3
     quote_max_words: int = 12
-    tables: Tables | None = None
+    tables: Tables | None = None  # the weights of signs; without them the package's
 
 
 @dataclass(frozen=True)
@@ -127,16 +114,11 @@ DEFAULTS = Selecting()
 
 @dataclass(frozen=True)
 class Quoting:
-    """The criteria for the words of a quote.
-
-    Attributes:
-        analyze: gives the terms of a text as the question has them.
-        most: words of a quote.
-    """
+    """The criteria for the words of a quote."""
 
     asked: QuestionFeatures
-    analyze: Analyze
-    most: int
+    analyze: Analyze  # gives the terms of a text as the question has them
+    most: int  # words of a quote
 
 
 def select(

@@ -1,7 +1,5 @@
-"""The fifteen numeric signs that a unit of a passage answers a question.
-
-A sign counts only in its own direction: more of the question covered never makes an answer less likely.
-"""
+"""The fifteen numeric signs that a unit of a passage answers a question. A sign counts only in its own direction: more
+of the question covered never makes an answer less likely."""
 
 from __future__ import annotations
 
@@ -38,13 +36,9 @@ class WeightsError(Exception):
 
 @dataclass(frozen=True)
 class SignWeights:
-    """The weights of one table, by sign.
-
-    Attributes:
-        order: units of one question are ordered by it (pairwise logistic regression, after Joachims, "Optimizing
-            Search Engines using Clickthrough Data", KDD 2002).
-        confidence, bias: how likely the first of them answers (logistic regression); `score` is its place in the order.
-    """
+    """The weights of one table, by sign. `order`: units of one question are ordered by it (pairwise logistic
+    regression, after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002). `confidence, bias`: how
+    likely the first of them answers (logistic regression); `score` is its place in the order."""
 
     order: Mapping[str, float]
     confidence: Mapping[str, float]
@@ -80,11 +74,8 @@ def learnt() -> Tables:
 
 def calibrated(path: Path | None, embedding: str) -> Tables:
     """Return the package's weights with the confidence of this file; the package's alone without one. `embedding`
-    names the model that similarities come from.
-
-    Raises:
-        WeightsError: the file is missing, of another version or model, or has a weight of an unknown sign.
-    """
+    names the model that similarities come from. Raises WeightsError: the file is missing, of another version or model,
+    or has a weight of an unknown sign."""
     if path is None:
         return learnt()
     try:

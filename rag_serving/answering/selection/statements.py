@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -56,7 +56,9 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
     """Yield the candidates: no headings, no questions, no fragments of a few words, nothing about another identifier,
     and nothing addressed to an assistant."""
     every = [tuple(frozenset(analyze(heading)) for heading in each.chunk.heading_path) for each in lock.passages]
-    names = named(asked.text, analyze) | named_apart(asked.text, frozenset().union(*chain.from_iterable(every)))
+    known = frozenset().union(*chain.from_iterable(every))
+    joined = (f"{word}-{number}".lower() for word, number in _APART.findall(asked.text))
+    names = named(asked.text, analyze) | frozenset(term for term in joined if term in known)
     for index, (candidate, paths) in enumerate(zip(lock.passages, every, strict=True), start=1):
         check()
         chunk = candidate.chunk
@@ -128,9 +130,7 @@ def _parts(layout: Layout, has_procedures: bool) -> Iterator[tuple[Unit, Excerpt
 
 def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
     """Return whether steps, or code, say enough to be quoted, and give an assistant no orders."""
-    if weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
-        return False
-    return layout.is_for_readers(procedure)
+    return weight(procedure.quoted.of(layout.text)) >= MIN_QUOTE_BYTES and layout.is_for_readers(procedure)
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:
@@ -138,12 +138,6 @@ def named(question: str, analyze: Analyze) -> frozenset[str]:
     exactly one thing: a passage without it is no answer, however similar its words are."""
     found = (*_IDENTIFIER.findall(question), *_NUMBERED.findall(question))
     return frozenset(analyze(name)[0] for name in found)
-
-
-def named_apart(question: str, known: Collection[str]) -> frozenset[str]:
-    """Return the identifiers that a question writes in two words, `flip 60`, as far as headings have them as one."""
-    joined = (f"{word}-{number}".lower() for word, number in _APART.findall(question))
-    return frozenset(term for term in joined if term in known)
 
 
 def is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:

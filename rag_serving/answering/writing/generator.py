@@ -139,12 +139,8 @@ class Generator:
         raise AssertionError("unreachable")
 
     def _draft(self, model: RemoteChat, prompt: AnswerPrompt, lock: Lock, reply: Reply) -> Draft:
-        """Return the parsed reply.
-
-        Raises:
-            ModelError: the reply is empty: only thoughts, invisible characters, or a few words before the model
-                stopped.
-        """
+        """Return the parsed reply. Raises ModelError: the reply is empty: only thoughts, invisible characters, or a few
+        words before the model stopped."""
         from rag_serving.answering.writing.parsing import parse
 
         parsed = parse(reply.text, reply.cut, "\n".join(candidate.chunk.text for candidate in lock.passages))
@@ -192,11 +188,8 @@ def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Cl
 
 
 def open_generator(settings: AnswerGeneration) -> RemoteChat:
-    """Return the configured model.
-
-    Raises:
-        ModelError: extraction is configured, which has no model, or a named API key is not set.
-    """
+    """Return the configured model. Raises ModelError: extraction is configured, which has no model, or a named API key
+    is not set."""
     if settings.provider == "extractive":
         raise ModelError("generation.provider is extractive, which has no model")
     schema = SCHEMA if settings.style == "verbatim" else None

@@ -1,8 +1,6 @@
-"""Claims in a model's reply: a sentence, the passage it cites, the words it quotes.
-
-A citation may be before or after the full stop, before its sentence, or with its quote in a sentence, a line or a block
-of their own. A sentence that quotes nothing is a claim without a quote.
-"""
+"""Claims in a model's reply: a sentence, the passage it cites, the words it quotes. A citation may be before or after
+the full stop, before its sentence, or with its quote in a sentence, a line or a block of their own. A sentence that
+quotes nothing is a claim without a quote."""
 
 from __future__ import annotations
 

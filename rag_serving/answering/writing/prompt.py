@@ -1,10 +1,7 @@
-"""The prompt: the strict rules, the locked passages as `[1..N]`, fenced as data, within the model's budget of
-tokens.
-
+"""The prompt: the strict rules, the locked passages as `[1..N]`, fenced as data, within the model's budget of tokens.
 The rules come first and mention no fence, so that servers can cache them as a prefix; the word of the fence follows
 with the passages, which differ from question to question anyway. Before the passages come the sentences that extraction
-would answer with: they guide a small model.
-"""
+would answer with: they guide a small model."""
 
 from __future__ import annotations
 
@@ -35,17 +32,11 @@ _CHARS_PER_TOKEN = 4  # more than `tokens` counts: what is cut before it is read
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The parts as the model reads them, and what they leave of their budgets.
+    """The parts as the model reads them, and what they leave of their budgets."""
 
-    Attributes:
-        blocks: each with its heading, between its marks.
-        spare: tokens of all budgets that nothing was needed of.
-        injections: places that were made harmless.
-    """
-
-    blocks: tuple[str, ...]
-    spare: int
-    injections: int
+    blocks: tuple[str, ...]  # each with its heading, between its marks
+    spare: int  # tokens of all budgets that nothing was needed of
+    injections: int  # places that were made harmless
 
 
 def surroundings(settings: Budgets, occasion: Occasion, fence: Fence) -> Surroundings:

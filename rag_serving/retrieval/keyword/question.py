@@ -1,9 +1,7 @@
-"""A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced.
-
-A word that is the whole title, label or heading of something its reader may see, or a configured concept, is a known
-term: it matches itself alone. Every other word matches the words that are the same but for a plural. That is decided
-for each question over what its reader may see, never when the index is made.
-"""
+"""A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced. A word that is
+the whole title, label or heading of something its reader may see, or a configured concept, is a known term: it matches
+itself alone. Every other word matches the words that are the same but for a plural. That is decided for each question
+over what its reader may see, never when the index is made."""
 
 from __future__ import annotations
 
@@ -47,23 +45,14 @@ class Token:
 
 @dataclass(frozen=True)
 class KeywordQuestion:
-    """A question as the keyword tier searches it.
+    """A question as the keyword tier searches it."""
 
-    Attributes:
-        tokens: each word once, in order.
-        phrase: the words that a title may contain in a row.
-        is_framed: the phrase is in a question frame (`what is home`, not `home`).
-        corrections: corrections by misspelt words.
-        rewritten: replacements by words or phrases that have a synonym.
-        left_out: words ignored in titles.
-    """
-
-    tokens: tuple[Token, ...]
-    phrase: tuple[Token, ...]
-    is_framed: bool
-    corrections: Mapping[str, str]
-    rewritten: Mapping[str, str]
-    left_out: frozenset[str]
+    tokens: tuple[Token, ...]  # each word once, in order
+    phrase: tuple[Token, ...]  # the words that a title may contain in a row
+    is_framed: bool  # the phrase is in a question frame (`what is home`, not `home`)
+    corrections: Mapping[str, str]  # corrections by misspelt words
+    rewritten: Mapping[str, str]  # replacements by words or phrases that have a synonym
+    left_out: frozenset[str]  # words ignored in titles
 
     @cached_property
     def words(self) -> Words:

@@ -33,20 +33,14 @@ def final_scores(raw: Numbers, lengths: Numbers, has_phrase: Numbers) -> NDArray
 
 @dataclass(frozen=True)
 class Best:
-    """A document among the results.
-
-    Attributes:
-        row: its representative row: its best chunk.
-        is_named: title or labels have a word of the question.
-        matched: words of the question that it has.
-    """
+    """A document among the results."""
 
     page: int
-    row: int
+    row: int  # its representative row: its best chunk
     score: float
-    is_named: bool
+    is_named: bool  # title or labels have a word of the question
     has_phrase: bool
-    matched: tuple[str, ...]
+    matched: tuple[str, ...]  # words of the question that it has
 
     @property
     def matched_terms(self) -> int:
@@ -218,13 +212,9 @@ def confidence_of(best: Sequence[Best]) -> float:
 
 
 def decided(best: Sequence[Best], chunks: Sequence[Chunk], asked_for: str = "") -> Decision:
-    """Return the decision on a question by its best documents, the best first.
-
-    Args:
-        best: the documents.
-        chunks: the representative chunk of each document.
-        asked_for: how the question names the first document, which then needs no rule; empty if it does not.
-    """
+    """Return the decision on a question by its best documents, the best first. `best`: the documents. `chunks`: the
+    representative chunk of each document. `asked_for`: how the question names the first document, which then needs no
+    rule; empty if it does not."""
     contenders = tuple(contender_of(each, chunk) for each, chunk in zip(best, chunks, strict=True))
     if asked_for:
         return Decision("answer", contenders[:1], 1.0, asked_for)
@@ -279,14 +269,13 @@ class KeywordRun:
         return _ranking(self.scored.openings(pages, self.settings.max_per_document)[:k] if pages else [])
 
     def decision(self, passages: Passages, holders: Mask | None = None, page: str | None = None) -> Decision:
-        """Return the decision on the question.
-
-        Args:
-            passages: reads the documents' representative chunks.
-            holders: the rows with the question's quotes, which restrict the documents.
-            page: the title of the document that the question or its conversation names.
-        """
-        scored = self._holding(holders)
+        """Return the decision on the question. `passages`: reads the documents' representative chunks. `holders`: the
+        rows with the question's quotes, which restrict the documents. `page`: the title of the document that the
+        question or its conversation names."""
+        scored, among = self.scored, self.scored.among
+        held = holders if holders is None or among is None else holders & among
+        if held is not None and held.any():
+            scored = Scored(self.keywords, self.question, scored.by, held)
         best = scored.best(_CONTENDERS)
         chunks = passages.read(np.array([each.row for each in best], dtype=np.int64))
         if best and scored.named_page == best[0].page:
@@ -298,14 +287,6 @@ class KeywordRun:
         if decision.action == "ambiguous" and named:
             return decided([best[named[0]]], [chunks[named[0]]])
         return decision
-
-    def _holding(self, holders: Mask | None) -> Scored:
-        """Return the scores of the documents with the quotes; of all if none has them."""
-        among = self.scored.among
-        held = holders if holders is None or among is None else holders & among
-        if held is None or not held.any():
-            return self.scored
-        return Scored(self.keywords, self.question, self.scored.by, held)
 
     def _chunks(self, k: int) -> list[tuple[int, float]]:
         rows, scores = self.scored.chunks

@@ -237,7 +237,6 @@ BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
     "sentence_evidence": lambda view, rows: view.sentence_evidence(np.zeros(8, np.float32), rows),
     "sentence_similarities": lambda view, rows: view.sentence_similarities(np.zeros(8, np.float32), rows, ["text"]),
     "around": lambda view, rows: view.around(rows[0]),
-    "reading_ranks": lambda view, rows: view.reading_ranks(np.array(rows)),
     "boilerplate": lambda view, rows: view.boilerplate(np.array(rows)),
     "text_hashes": lambda view, rows: view.text_hashes(np.array(rows)),
     "labels": lambda view, rows: view.labels(np.array(rows)),
