@@ -26,7 +26,6 @@ from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.view import ReaderView
-from rag_serving.pipeline.inquiry import Inquiry, Stages
 from rag_serving.pipeline.locked import (
     NOT_VERIFIED,
     Locked,
@@ -39,7 +38,7 @@ from rag_serving.pipeline.locked import (
     tells_both,
     two_asked,
 )
-from rag_serving.pipeline.tenant import NotKeptError, TenantServices
+from rag_serving.pipeline.tenant import Inquiry, NotKeptError, Stages, TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading import numbered
 from rag_serving.receipts.proofs import answer_trace

@@ -91,11 +91,7 @@ class Deadline:
             call()
 
     def check(self) -> None:
-        """Go on while there is time.
-
-        Raises:
-            StoppedError: the time is over, or nobody waits.
-        """
+        """Go on while there is time. Raises StoppedError: the time is over, or nobody waits."""
         if self._cancelled or time.monotonic() >= self._ends:
             raise StoppedError
 
@@ -116,11 +112,8 @@ def current() -> Deadline | None:
 
 
 def check() -> None:
-    """Go on while there is time; work without a deadline always does.
-
-    Raises:
-        StoppedError: the time is over, or nobody waits.
-    """
+    """Go on while there is time; work without a deadline always does. Raises StoppedError: the time is over, or nobody
+    waits."""
     if (deadline := _current.get()) is not None:
         deadline.check()
 
@@ -151,12 +144,8 @@ def run_in_thread(work: Callable[[], Result], name: str) -> Future[Result]:
 
 
 def result_within(outcome: Future[Result], seconds: float) -> Result:
-    """Return the result of a future; wait `seconds` at most, and only while somebody waits for the answer.
-
-    Raises:
-        TimeoutError: it did not come in time.
-        StoppedError: the request's time is over, or nobody waits any more.
-    """
+    """Return the result of a future; wait `seconds` at most, and only while somebody waits for the answer. Raises
+    TimeoutError: it did not come in time; StoppedError: the request's time is over, or nobody waits any more."""
     ends = time.monotonic() + seconds
     while True:
         check()

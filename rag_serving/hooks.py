@@ -78,11 +78,8 @@ class AuditLog(Protocol):
     """The audit log of one tenant. Safe to use from several threads."""
 
     def record(self, event: Event) -> None:
-        """Log an event before the act that it is of: in mode `required` it is on disk when this returns.
-
-        Raises:
-            AuditUnavailableError: it is required, and was not written.
-        """
+        """Log an event before the act that it is of: in mode `required` it is on disk when this returns. Raises
+        AuditUnavailableError: it is required, and was not written."""
 
     def note(self, event: Event) -> None:
         """Log an event soon, in any mode: nobody waits for it, and it may be lost."""
@@ -106,11 +103,8 @@ class AuditLog(Protocol):
 
 
 def open_audit(config: Config, tenant: str) -> AuditLog | None:
-    """Return the audit log of a tenant, or None if it is switched off. Nothing is opened before the first event.
-
-    Raises:
-        ConfigError: the plug-in is not installed.
-    """
+    """Return the audit log of a tenant, or None if it is switched off. Nothing is opened before the first event. Raises
+    ConfigError: the plug-in is not installed."""
     if config.audit.mode == "off":
         return None
     log: AuditLog = one(HOOKS, "audit", GOVERNANCE)(config, tenant)
@@ -121,10 +115,8 @@ def record(config: Config, tenant: str, event: Event) -> None:
     """Log one event of a command; it is on disk on return, if possible. Do nothing if the log is off.
 
     Call it before the act: in mode `required` an act that cannot be logged must not happen. An `event` without a user
-    is attributed to the account that runs the command.
-
-    Raises:
-        AuditUnavailableError: the log is required, and could not be written.
+    is attributed to the account that runs the command. Raises AuditUnavailableError: the log is required, and could not
+    be written.
     """
     log = open_audit(config, tenant)
     if log is None:
@@ -172,11 +164,7 @@ class MachineKeys(Protocol):
         """Return whether a token is written as a key."""
 
     async def of_token(self, token: str) -> MachineKey | None:
-        """Return the valid key that a token is.
-
-        Raises:
-            KeysAwayError: the database of keys is unavailable.
-        """
+        """Return the valid key that a token is. Raises KeysAwayError: the database of keys is unavailable."""
 
     async def of_id(self, identifier: str) -> MachineKey | None:
         """Return a key that is in force by its id; errors as `of_token`."""
@@ -209,18 +197,12 @@ class TenantBudget(Protocol):
 
     def take(self, measure: Measure, part: Part) -> Sequence[object]:
         """Count one question, or one document, that is about to be worked on; return the soft limits that are reached.
-
-        Raises:
-            BudgetError: a hard limit is reached; nothing is counted.
-            BudgetsAwayError: the database is away, and `budgets.strict` is set.
-        """
+        Raises BudgetError: a hard limit is reached; nothing is counted; BudgetsAwayError: the database is away, and
+        `budgets.strict` is set."""
 
     def check(self) -> Sequence[object]:
-        """Return the soft limits reached by tokens and money; call it before a further request to a model.
-
-        Raises:
-            BudgetError, BudgetsAwayError: as `take`.
-        """
+        """Return the soft limits reached by tokens and money; call it before a further request to a model. Raises
+        BudgetError, BudgetsAwayError: as `take`."""
 
     def spend(self, part: Part, tokens: int, cost: float) -> None:
         """Count the usage of models. Never fails: unwritten counts are added to the next one."""
@@ -236,11 +218,8 @@ class TenantBudget(Protocol):
 
 def open_budgets(config: Config, tenants: Iterable[str], always: bool = False) -> Mapping[str, TenantBudget]:
     """Return the budgets of the limited tenants; with `always` of all, so that their usage is counted, if the plug-in
-    is installed. Nothing is connected before the first count.
-
-    Raises:
-        ConfigError: something is limited, and the plug-in is not installed.
-    """
+    is installed. Nothing is connected before the first count. Raises ConfigError: something is limited, and the plug-in
+    is not installed."""
     counts = always and "budgets" in loaded(HOOKS)
     wanted = [tenant for tenant in tenants if counts or config.budgets_of(tenant).is_limited]
     if not wanted:
@@ -251,11 +230,8 @@ def open_budgets(config: Config, tenants: Iterable[str], always: bool = False) -
 
 @contextmanager
 def counted(budget: TenantBudget | None, measure: Measure, part: Part) -> Iterator[None]:
-    """Count something while it is done; where that fails it is not counted. None: nothing is limited.
-
-    Raises:
-        BudgetError, BudgetsAwayError: as `TenantBudget.take`.
-    """
+    """Count something while it is done; where that fails it is not counted. None: nothing is limited. Raises
+    BudgetError, BudgetsAwayError: as `TenantBudget.take`."""
     if budget:
         budget.take(measure, part)
     try:

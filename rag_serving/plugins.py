@@ -22,10 +22,8 @@ def loaded(group: str) -> Mapping[str, EntryPoint]:
 def one(group: str, name: str, extra: str | None = None) -> Any:
     """Return a plug-in's object for a group (`citelock.stores`) under a name.
 
-    `extra`: the extra that installs it, if it is not the group's own name (`stores`).
-
-    Raises:
-        ConfigError: it is not installed.
+    `extra`: the extra that installs it, if it is not the group's own name (`stores`). Raises ConfigError: it is not
+    installed.
     """
     entry = loaded(group).get(name)
     if entry is None:
@@ -34,11 +32,7 @@ def one(group: str, name: str, extra: str | None = None) -> Any:
 
 
 def require(module: str, wanted_by: str) -> None:
-    """Go on where a package is installed that comes with the extra of its name.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Go on where a package is installed that comes with the extra of its name. Raises ConfigError: it is not."""
     if find_spec(module) is None:
         raise missing(wanted_by, module)
 

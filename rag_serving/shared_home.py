@@ -98,12 +98,8 @@ class SharedHome(Protocol):
 
 
 def shared_home(config: Config) -> SharedHome | None:
-    """Return the home that a configuration shares with other machines, None if it is a folder of this one.
-
-    Raises:
-        ConfigError: the plug-in that it needs is not installed.
-        ObjectHomeError: it cannot be used.
-    """
+    """Return the home that a configuration shares with other machines, None if it is a folder of this one. Raises
+    ConfigError: the plug-in that it needs is not installed; ObjectHomeError: it cannot be used."""
     if not config.object_store.url:
         return None
     home: SharedHome = one(HOMES, "object_store", "scale")(config)
@@ -113,11 +109,7 @@ def shared_home(config: Config) -> SharedHome | None:
 @contextmanager
 def written_with(config: Config, folder: Path, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the right to write a folder of the home against other machines; nothing if the home is this one's own.
-
-    Raises:
-        HeldError: another machine writes there.
-        ObjectHomeError: the store cannot be used.
-    """
+    Raises HeldError: another machine writes there; ObjectHomeError: the store cannot be used."""
     home = shared_home(config)
     if home is None:
         yield

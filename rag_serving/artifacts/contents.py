@@ -52,11 +52,8 @@ class _Header(NamedTuple):
 
 
 def array_of(data: memoryview) -> NDArray[Any]:
-    """Return the array in the bytes of an `.npy` file, not copied.
-
-    Raises:
-        ValueError: there is none, or it is shorter than declared, or has Python objects.
-    """
+    """Return the array in the bytes of an `.npy` file, not copied. Raises ValueError: there is none, or it is shorter
+    than declared, or has Python objects."""
     header = _header_of(data)
     if not (size := math.prod(header.shape)):
         return np.zeros(header.shape, header.type)
@@ -65,11 +62,8 @@ def array_of(data: memoryview) -> NDArray[Any]:
 
 
 def _header_of(data: memoryview) -> _Header:
-    """Return the contents of an `.npy` file's header.
-
-    Raises:
-        ValueError: there is none, or it is of another version, too long, or no literal that NumPy writes.
-    """
+    """Return the contents of an `.npy` file's header. Raises ValueError: there is none, or it is of another version,
+    too long, or no literal that NumPy writes."""
     version = len(_MAGIC)
     if bytes(data[:version]) != _MAGIC or len(data) < version + 2:
         raise ValueError("no .npy file: the magic bytes are missing")
@@ -87,11 +81,8 @@ def _header_of(data: memoryview) -> _Header:
 
 
 def _type_of(literal: str) -> np.dtype[Any]:
-    """Return the type that the literal of a header's `descr` names: a type's string, or a list of named fields.
-
-    Raises:
-        ValueError: it is neither, or a type of Python objects.
-    """
+    """Return the type that the literal of a header's `descr` names: a type's string, or a list of named fields. Raises
+    ValueError: it is neither, or a type of Python objects."""
     as_json = re.sub(r",\s*\]", "]", literal.translate(str.maketrans("'()", '"[]')))
     try:
         described = json.loads(as_json)
@@ -147,11 +138,7 @@ def is_settled(stamp: Stamp) -> bool:
 
 
 def sized_stamp(path: Path, size: int) -> Stamp:
-    """Return the stamp of a regular file of that size.
-
-    Raises:
-        StoreError: there is none.
-    """
+    """Return the stamp of a regular file of that size. Raises StoreError: there is none."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -344,11 +331,7 @@ def mapped(file: BinaryIO) -> memoryview:
 
 
 def map_file(path: Path) -> memoryview:
-    """Return the bytes of the file at a path, memory-mapped.
-
-    Raises:
-        OSError: there is none, or it cannot be read.
-    """
+    """Return the bytes of the file at a path, memory-mapped. Raises OSError: there is none, or it cannot be read."""
     with open_file(path) as file:
         return mapped(file)
 

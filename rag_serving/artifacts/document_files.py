@@ -41,11 +41,7 @@ class Spool:
         self._file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb")
 
     def write(self, data: bytes) -> None:
-        """Append to the file.
-
-        Raises:
-            OSError: the disk does not take it.
-        """
+        """Append to the file. Raises OSError: the disk does not take it."""
         if len(self.head) < HEAD_BYTES:
             self.head += data[: HEAD_BYTES - len(self.head)]
         self._hasher.update(data)
@@ -94,11 +90,7 @@ class DocumentFiles:
         return self.folder / "contents" / _checked(digest)
 
     def open_content(self, digest: str) -> BufferedReader:
-        """Open the bytes of this SHA-256.
-
-        Raises:
-            OSError: they are not there.
-        """
+        """Open the bytes of this SHA-256. Raises OSError: they are not there."""
         return open_file(self.content_path(digest))
 
     def write_document(self, name: str, value: dict[str, Any]) -> None:

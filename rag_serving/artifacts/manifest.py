@@ -125,11 +125,8 @@ def file_facts(path: Path) -> FileFacts:
 
 
 def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
-    """Read the manifest of a generation, as it was signed.
-
-    Raises:
-        StoreError: missing, unreadable, of another format, or not signed by this installation.
-    """
+    """Read the manifest of a generation, as it was signed. Raises StoreError: missing, unreadable, of another format,
+    or not signed by this installation."""
     path = store.generation(tenant, generation_id) / FILE
     return _manifest_of(read_json(path), str(path), store.home)
 
@@ -137,11 +134,8 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
 def read_named_table(
     store: Store, manifest: Manifest, name: str, schema: TableSchema, columns: list[str] | None = None
 ) -> pa.Table:
-    """Return a table of a generation, as its manifest says it is; `columns`: some of its columns.
-
-    Raises:
-        StoreError: the file is missing or damaged, or the generation was built before there was one.
-    """
+    """Return a table of a generation, as its manifest says it is; `columns`: some of its columns. Raises StoreError:
+    the file is missing or damaged, or the generation was built before there was one."""
     folder, facts = store.generation(manifest.tenant, manifest.id), manifest.files.get(name)
     if facts is None:
         raise StoreError(f"{folder} has no {name}: it was built by an older program")
@@ -157,11 +151,8 @@ def read_named_table(
 
 
 def manifest_of(content: bytes, where: str, home: Path) -> Manifest:
-    """Return the manifest in a file's bytes; `where` names the file in errors.
-
-    Raises:
-        StoreError: no JSON, another format, or not signed by the installation in `home`.
-    """
+    """Return the manifest in a file's bytes; `where` names the file in errors. Raises StoreError: no JSON, another
+    format, or not signed by the installation in `home`."""
     try:
         return _manifest_of(json.loads(content), where, home)
     except (ValueError, RecursionError) as error:

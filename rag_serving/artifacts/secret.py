@@ -24,11 +24,8 @@ def canonical(value: object) -> bytes:
 
 
 def signature_of(content: Mapping[str, Any], home: Path, purpose: str) -> str:
-    """Return the HMAC-SHA256 (RFC 2104) of all fields but the signature itself.
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
+    """Return the HMAC-SHA256 (RFC 2104) of all fields but the signature itself. Raises SecretError: the installation's
+    secret cannot be used."""
     signed_part = {name: value for name, value in content.items() if name != FIELD}
     return hmac.new(derived_key(home, purpose), canonical(signed_part), hashlib.sha256).hexdigest()
 
@@ -80,11 +77,8 @@ def seal(secret: bytes, text: str, beside: bytes) -> str:
 
 
 def unseal(secret: bytes, sealed: str, beside: bytes) -> str:
-    """Return a sealed text.
-
-    Raises:
-        SealError: it was sealed with another secret, altered, or belongs beside something else.
-    """
+    """Return a sealed text. Raises SealError: it was sealed with another secret, altered, or belongs beside something
+    else."""
     try:
         return unseal_bytes(secret, sealed, beside).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -155,10 +149,8 @@ def derived_key(home: Path, purpose: str) -> bytes:
     made when first needed and readable by the owner alone. Servers that share receipts must share the secret.
 
     None is made where generations were published before: they, receipts and stored questions need the one that they
-    were signed and encrypted with.
-
-    Raises:
-        SecretError: the secret is too short to be one, was lost, or its file cannot be read or made.
+    were signed and encrypted with. Raises SecretError: the secret is too short to be one, was lost, or its file cannot
+    be read or made.
     """
     return hmac.new(_secret(home), purpose.encode(), hashlib.sha256).digest()
 

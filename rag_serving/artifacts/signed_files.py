@@ -20,11 +20,8 @@ _FIELD = "synced_at"
 
 
 def write_sync_time(store: Store, source: str, moment: datetime) -> None:
-    """Record when a source was last synced in full, or proved unchanged.
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
+    """Record when a source was last synced in full, or proved unchanged. Raises SecretError: the installation's secret
+    cannot be used."""
     write_signed(store, _path(store, source), {_FIELD: moment.isoformat()})
 
 
@@ -47,22 +44,16 @@ _COMMENT, _END = "<!-- signed ", " -->\n"
 
 
 def write_signed(store: Store, path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically, with its place and a signature; in one line, which a library in C writes.
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
+    """Write a JSON object atomically, with its place and a signature; in one line, which a library in C writes. Raises
+    SecretError: the installation's secret cannot be used."""
     placed = {**content, _PLACE: _place(store, path)}
     signed = {**placed, FIELD: signature_of(placed, store.home, KEY_PURPOSE)}
     write_text(path, json.dumps(signed, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def read_signed(store: Store, path: Path) -> dict[str, Any]:
-    """Return the JSON object that `write_signed` wrote at this place.
-
-    Raises:
-        StoreError: it is missing, was altered, or was written for another place.
-    """
+    """Return the JSON object that `write_signed` wrote at this place. Raises StoreError: it is missing, was altered, or
+    was written for another place."""
     content = read_json(path)
     if not isinstance(content, Mapping):
         raise StoreError(f"{path} is no JSON object; run `citelock build`")
@@ -80,11 +71,8 @@ def write_signed_text(store: Store, path: Path, html: str) -> None:
 
 
 def read_signed_text(store: Store, path: Path) -> str:
-    """Return the text that `write_signed_text` wrote at this place.
-
-    Raises:
-        StoreError: it is missing, was altered, or was written for another place.
-    """
+    """Return the text that `write_signed_text` wrote at this place. Raises StoreError: it is missing, was altered, or
+    was written for another place."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -108,11 +96,8 @@ def write_signed_table(store: Store, path: Path, table: pa.Table, schema: TableS
 
 
 def read_signed_table(store: Store, path: Path, schema: TableSchema) -> pa.Table:
-    """Return the table that `write_signed_table` wrote at this place.
-
-    Raises:
-        StoreError: it is missing, was altered, or was written for another place or by another version.
-    """
+    """Return the table that `write_signed_table` wrote at this place. Raises StoreError: it is missing, was altered, or
+    was written for another place or by another version."""
     try:
         content = path.read_bytes()
     except OSError as error:

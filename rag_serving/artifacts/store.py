@@ -50,21 +50,14 @@ def published_after(before: Publication | None, generation_id: str, now: datetim
 
 
 def record_of(publication: Publication, home: Path, tenant: str) -> dict[str, Any]:
-    """Return the record as JSON, signed.
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
+    """Return the record as JSON, signed. Raises SecretError: the installation's secret cannot be used."""
     content = {"format": _FORMAT, "tenant": tenant, **vars(publication)}
     return {**content, FIELD: signature_of(content, home, KEY_PURPOSE)}
 
 
 def publication_of(record: object, home: Path, tenant: str) -> Publication:
-    """Return the publication in a record.
-
-    Raises:
-        PublicationError: it is not signed, was altered, or is another tenant's.
-    """
+    """Return the publication in a record. Raises PublicationError: it is not signed, was altered, or is another
+    tenant's."""
     if not isinstance(record, Mapping):
         raise PublicationError("is no record of what is published; `citelock build` makes it again")
     if fault := signature_fault(record, home, KEY_PURPOSE):
@@ -123,11 +116,8 @@ class Store:
         return read_pointer(self.pointer(tenant))
 
     def publication(self, tenant: str) -> Publication:
-        """Return the publication, present and past, as signed by this installation.
-
-        Raises:
-            StoreError: there is no record, or it is not authentic.
-        """
+        """Return the publication, present and past, as signed by this installation. Raises StoreError: there is no
+        record, or it is not authentic."""
         path = self.publication_record(tenant)
         try:
             return publication_of(read_json(path), self.home, tenant)
@@ -191,11 +181,7 @@ def read_table(
     path: Path, schema: TableSchema, columns: list[str] | None = None, content: bytes | None = None
 ) -> pa.Table:
     """Read a table of this schema's version, from the bytes of its file where those are given; an optional column that
-    the file is older than is null.
-
-    Raises:
-        StoreError: the file is missing, truncated, or of another version.
-    """
+    the file is older than is null. Raises StoreError: the file is missing, truncated, or of another version."""
     import pyarrow.parquet as pq
 
     try:
@@ -225,11 +211,8 @@ def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:
 
 
 def map_table(path: Path, schema: TableSchema) -> pa.Table:
-    """Return a table of this schema's version written by `write_mapped`; unused parts are not read.
-
-    Raises:
-        StoreError: the file is missing, truncated, or of another version.
-    """
+    """Return a table of this schema's version written by `write_mapped`; unused parts are not read. Raises StoreError:
+    the file is missing, truncated, or of another version."""
     try:
         source = pa.memory_map(str(path))
     except FileNotFoundError:
@@ -266,11 +249,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON document.
-
-    Raises:
-        StoreError: the file is missing or is not JSON.
-    """
+    """Read a JSON document. Raises StoreError: the file is missing or is not JSON."""
     try:
         with open_file(path) as file:
             return json.loads(file.read(_LARGEST_JSON).decode())
@@ -283,11 +262,8 @@ def read_json(path: Path) -> Any:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file to read; no link is followed, and no pipe or device is waited for.
-
-    Raises:
-        OSError: there is none, or it cannot be read.
-    """
+    """Open a regular file to read; no link is followed, and no pipe or device is waited for. Raises OSError: there is
+    none, or it cannot be read."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
@@ -307,11 +283,7 @@ def make_private(path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Read a text file. Raises StoreError: the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

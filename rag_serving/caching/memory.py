@@ -264,11 +264,8 @@ _log = logging.getLogger(__name__)
 
 
 def mark_forgotten(config: Config, tenant: str) -> None:
-    """Have running servers drop a tenant's data from memory.
-
-    Raises:
-        TelemetryError: the database of `telemetry.url` cannot be written.
-    """
+    """Have running servers drop a tenant's data from memory. Raises TelemetryError: the database of `telemetry.url`
+    cannot be written."""
     mark = secrets.token_hex(16)
     if config.telemetry.url is not None:
         from rag_serving.telemetry.tables import write_mark

@@ -20,7 +20,7 @@ from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, TextClai
 from rag_serving.deadline import check
 from rag_serving.indexes.view import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError, Progress
-from rag_serving.pipeline.inquiry import Inquiry
+from rag_serving.pipeline.tenant import Inquiry
 from rag_serving.records.answers import Answer, Checked, CheckedClaim, CheckedQuote, Citation
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Chunk, Lock

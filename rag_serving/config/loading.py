@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
+from rag_serving.config import sections
 from rag_serving.config.index import HomeVariable, Index, Indexing, ObjectStore, with_object_store
 from rag_serving.config.keys import (
     DELIMITER,
@@ -27,31 +28,6 @@ from rag_serving.config.keys import (
 )
 from rag_serving.config.models import AnswerGeneration, Context, Embedding, Reranker, RerankService
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
-from rag_serving.config.sections import (
-    Audit,
-    Budgets,
-    Cache,
-    Documents,
-    Evaluation,
-    ExecutorKind,
-    Features,
-    Gates,
-    Ingestion,
-    Jobs,
-    Keyword,
-    Monitoring,
-    Orchestration,
-    Privacy,
-    Prompt,
-    Retrieval,
-    Sessions,
-    Telemetry,
-    TenantBudgets,
-    TenantJobs,
-    TenantOrchestration,
-    Tracing,
-    Verification,
-)
 from rag_serving.config.serving import Serving
 from rag_serving.config.sources import SLUG, Profiles, Section, Source
 from rag_serving.escaping.redaction import ConfigError as ConfigError
@@ -63,15 +39,15 @@ from rag_serving.privacy import redact_logs
 class Tenant(Section):
     """A tenant: sources and readers that share nothing with other tenants."""
 
-    features: Features = Features()
+    features: sections.Features = sections.Features()
     """Keys of `features` that differ for this tenant."""
     retrieval: TenantRetrieval = TenantRetrieval()
     """Keys of `retrieval` that differ for this tenant: `enabled`, `phase`, `canary`."""
-    jobs: TenantJobs = TenantJobs()
+    jobs: sections.TenantJobs = sections.TenantJobs()
     """Keys of `jobs` that differ for this tenant: `concurrency`, `tokens_per_minute`."""
-    orchestration: TenantOrchestration = TenantOrchestration()
+    orchestration: sections.TenantOrchestration = sections.TenantOrchestration()
     """Key of `orchestration` that differs for this tenant: `executor`."""
-    keyword: Keyword = Keyword()
+    keyword: sections.Keyword = sections.Keyword()
     """Keys of `keyword` that differ for this tenant; a list or mapping replaces the whole default."""
     rate_limit_per_minute: int = Field(0, ge=0)
     """Requests of all its callers per minute, in each process; further ones are refused (429, `Retry-After`), first
@@ -81,7 +57,7 @@ class Tenant(Section):
     wait for a model to write a streamed answer or for events of documents, do not count. 0: no limit. null: no limit
     for a single tenant; with several tenants 1 for each, or 4 if a language model writes answers. No limit if
     `serving.auth` is loopback."""
-    budgets: TenantBudgets = TenantBudgets()
+    budgets: sections.TenantBudgets = sections.TenantBudgets()
     """Keys of `budgets` that differ for this tenant; `strict` is the same for all."""
 
     @field_validator("features", mode="before")
@@ -113,35 +89,35 @@ class Config(BaseSettings):
     home: Path = Path(".citelock")
     """Folder of all artifacts, or `s3://BUCKET/PREFIX` (see `object_store`)."""
     object_store: ObjectStore = ObjectStore()
-    features: Features = Features()
-    ingestion: Ingestion = Ingestion()
+    features: sections.Features = sections.Features()
+    ingestion: sections.Ingestion = sections.Ingestion()
     profiles: Profiles = Profiles()
-    prompt: Prompt = Prompt()
-    documents: Documents = Documents()
-    retrieval: Retrieval = Retrieval()
-    keyword: Keyword = Keyword()
+    prompt: sections.Prompt = sections.Prompt()
+    documents: sections.Documents = sections.Documents()
+    retrieval: sections.Retrieval = sections.Retrieval()
+    keyword: sections.Keyword = sections.Keyword()
     degradation: Degradation = Degradation()
-    cache: Cache = Cache()
-    budgets: Budgets = Budgets()
+    cache: sections.Cache = sections.Cache()
+    budgets: sections.Budgets = sections.Budgets()
     reranker: Reranker = Reranker()
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
-    jobs: Jobs = Jobs()
-    orchestration: Orchestration = Orchestration()
+    jobs: sections.Jobs = sections.Jobs()
+    orchestration: sections.Orchestration = sections.Orchestration()
     context: Context = Context()
     generation: AnswerGeneration = AnswerGeneration()
-    gates: Gates = Gates()
-    verification: Verification = Verification()
-    evaluation: Evaluation = Evaluation()
+    gates: sections.Gates = sections.Gates()
+    verification: sections.Verification = sections.Verification()
+    evaluation: sections.Evaluation = sections.Evaluation()
     indexing: Indexing = Indexing()
     index: Index = Index()
     serving: Serving = Serving()
-    sessions: Sessions = Sessions()
-    telemetry: Telemetry = Telemetry()
-    audit: Audit = Audit()
-    privacy: Privacy = Privacy()
-    monitoring: Monitoring = Monitoring()
-    tracing: Tracing = Tracing()
+    sessions: sections.Sessions = sections.Sessions()
+    telemetry: sections.Telemetry = sections.Telemetry()
+    audit: sections.Audit = sections.Audit()
+    privacy: sections.Privacy = sections.Privacy()
+    monitoring: sections.Monitoring = sections.Monitoring()
+    tracing: sections.Tracing = sections.Tracing()
     tenants: dict[str, Tenant] = {}
     """The tenants, by name."""
     sources: dict[str, Source] = {}
@@ -185,11 +161,12 @@ class Config(BaseSettings):
     @model_validator(mode="after")
     def _canaries_name_switches(self) -> Config:
         canaries = [self.retrieval.canary, *(tenant.retrieval.canary for tenant in self.tenants.values())]
+        known = sections.Features.model_fields
         for canary in filter(None, canaries):
             for name, value in canary.features.items():
-                if name not in Features.model_fields:
-                    raise ValueError(f"canary.features: {name!r} is none of {', '.join(Features.model_fields)}")
-                Features.model_validate({name: value})
+                if name not in known:
+                    raise ValueError(f"canary.features: {name!r} is none of {', '.join(known)}")
+                sections.Features.model_validate({name: value})
         return self
 
     @classmethod
@@ -218,11 +195,11 @@ class Config(BaseSettings):
             own.canary or given.canary,
         )
 
-    def features_of(self, tenant: str) -> Features:
+    def features_of(self, tenant: str) -> sections.Features:
         """Return the switches for a tenant's questions: what the tenant says over what all tenants have."""
         return _laid_over(self.features, self.tenants.get(tenant, Tenant()).features)
 
-    def keyword_of(self, tenant: str) -> Keyword:
+    def keyword_of(self, tenant: str) -> sections.Keyword:
         """Return how the keyword tier reads a tenant's questions: what the tenant says over what all tenants have."""
         return _laid_over(self.keyword, self.tenants.get(tenant, Tenant()).keyword)
 
@@ -230,15 +207,15 @@ class Config(BaseSettings):
         """Return the same for a tenant's questions: what it says of `features` and `keyword` is said for all."""
         update: dict[str, Any] = {"features": self.features_of(tenant), "keyword": self.keyword_of(tenant)}
         if tenant in self.tenants:
-            own = {"features": Features(), "keyword": Keyword()}
+            own = {"features": sections.Features(), "keyword": sections.Keyword()}
             update["tenants"] = {**self.tenants, tenant: self.tenants[tenant].model_copy(update=own)}
         return self.model_copy(update=update)
 
-    def budgets_of(self, tenant: str) -> Budgets:
+    def budgets_of(self, tenant: str) -> sections.Budgets:
         """Return what a tenant may use."""
         return self.budgets.of(self.tenants.get(tenant, Tenant()).budgets)
 
-    def executor_of(self, tenant: str) -> ExecutorKind:
+    def executor_of(self, tenant: str) -> sections.ExecutorKind:
         """Return where steps for a tenant run."""
         return self.tenants.get(tenant, Tenant()).orchestration.executor or self.orchestration.executor
 
@@ -261,10 +238,8 @@ def _laid_over(given: _Keys, own: _Keys) -> _Keys:
 def load_config(path: Path | None = None) -> Config:
     """Read the configuration file, with the environment over it.
 
-    `path` falls back to `CITELOCK_CONFIG`, then to `config/app.yaml`.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or says something that is not allowed.
+    `path` falls back to `CITELOCK_CONFIG`, then to `config/app.yaml`. Raises ConfigError: the file is missing, is not
+    YAML, or says something that is not allowed.
     """
     path = config_path(path)
     config = _loaded(_text(path), str(path), frozenset(os.environ.items()))
@@ -334,23 +309,16 @@ def config_path(path: Path | None = None) -> Path:
 
 
 def load_or_default(path: Path | None = None) -> Config:
-    """Return the given configuration, else the default file where there is one, else the built-in defaults.
-
-    Raises:
-        ConfigError: as `load_config` does.
-    """
+    """Return the given configuration, else the default file where there is one, else the built-in defaults. Raises
+    ConfigError: as `load_config` does."""
     if path is None and "CITELOCK_CONFIG" not in os.environ and not DEFAULT_CONFIG.exists():
         return parse_config({})
     return load_config(path)
 
 
 def parse_config(content: dict[str, Any], origin: str = "configuration") -> Config:
-    """Return a mapping as a configuration.
-
-    Raises:
-        ConfigError: a key, or a variable of the environment, is unknown or its value is not allowed; only the first
-            fault is told.
-    """
+    """Return a mapping as a configuration. Raises ConfigError: a key, or a variable of the environment, is unknown or
+    its value is not allowed; only the first fault is told."""
     _refuse_unknown_variable(content)
     return _validated(content, origin)
 

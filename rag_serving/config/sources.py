@@ -27,11 +27,8 @@ LONGEST = 200
 
 
 def check_cron(expression: str) -> str:
-    """Return an expression that Dagster can follow.
-
-    Raises:
-        ValueError: it has not five fields, a field is out of range, or no such day ever comes.
-    """
+    """Return an expression that Dagster can follow. Raises ValueError: it has not five fields, a field is out of range,
+    or no such day ever comes."""
     from croniter import croniter
     from croniter.croniter import CroniterError
 

@@ -138,11 +138,8 @@ class Rewriter:
         self._open_model = open_model or _opened
 
     def rewritten(self, question: str, turns: Sequence[ConversationTurn]) -> str | None:
-        """Return the question completed by the model; None if none is configured, or it wrote nothing of use.
-
-        Raises:
-            RewriteError: the model does not answer.
-        """
+        """Return the question completed by the model; None if none is configured, or it wrote nothing of use. Raises
+        RewriteError: the model does not answer."""
         if not self._is_on or not turns:
             return None
         if not self._breaker.allow():

@@ -15,23 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    Column,
-    Connection,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
 from rag_serving.access.principals import Principal
@@ -57,45 +41,45 @@ Clock = Callable[[], datetime]
 
 _log = logging.getLogger(__name__)
 
-METADATA = MetaData()
+METADATA = sa.MetaData()
 
-SESSIONS = Table(
+SESSIONS = sa.Table(
     "sessions",
     METADATA,
-    Column("id", String(36), primary_key=True),
-    Column("tenant", Text, nullable=False),
-    Column("user_id", String(32), nullable=False, index=True),  # keyed digest
-    Column("created_at", String(32), nullable=False),  # ISO 8601, UTC
-    Column("last_active", String(32), nullable=False, index=True),
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user_id", sa.String(32), nullable=False, index=True),  # keyed digest
+    sa.Column("created_at", sa.String(32), nullable=False),  # ISO 8601, UTC
+    sa.Column("last_active", sa.String(32), nullable=False, index=True),
 )
 
-QUERIES = Table(
+QUERIES = sa.Table(
     "queries",
     METADATA,
-    Column("id", String(36), primary_key=True),
-    Column("session_id", String(36), nullable=False, index=True),
-    Column("query_text", Text, nullable=False),  # encrypted, unless `telemetry.store_questions` is set
-    Column("is_sealed", Boolean, nullable=False),  # whether the texts of this row and of its response are encrypted
-    Column("mode", String(20), nullable=False),  # corpus, book-wide, selected_text
-    Column("context_text", Text),  # the selected text, encrypted as the question is
-    Column("filters", JSON(none_as_null=True)),
-    Column("timestamp", String(32), nullable=False),
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("session_id", sa.String(36), nullable=False, index=True),
+    sa.Column("query_text", sa.Text, nullable=False),  # encrypted, unless `telemetry.store_questions` is set
+    sa.Column("is_sealed", sa.Boolean, nullable=False),  # whether texts of this row and of its response are encrypted
+    sa.Column("mode", sa.String(20), nullable=False),  # corpus, book-wide, selected_text
+    sa.Column("context_text", sa.Text),  # the selected text, encrypted as the question is
+    sa.Column("filters", sa.JSON(none_as_null=True)),
+    sa.Column("timestamp", sa.String(32), nullable=False),
 )
 
-RESPONSES = Table(
+RESPONSES = sa.Table(
     "responses",
     METADATA,
-    Column("id", String(36), primary_key=True),
-    Column("query_id", String(36), nullable=False, index=True),
-    Column("answer_text", Text, nullable=False),
-    Column("sources", JSON, nullable=False),  # [{index, chunk_id, page_id}] of its citations
-    Column("status", String(24), nullable=False),
-    Column("has_options", Boolean, nullable=False),
-    Column("confidence", Float),
-    Column("refused", Boolean, nullable=False),
-    Column("receipt_id", String(64)),
-    Column("latency_ms", Integer, nullable=False),
-    Column("timestamp", String(32), nullable=False),
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("query_id", sa.String(36), nullable=False, index=True),
+    sa.Column("answer_text", sa.Text, nullable=False),
+    sa.Column("sources", sa.JSON, nullable=False),  # [{index, chunk_id, page_id}] of its citations
+    sa.Column("status", sa.String(24), nullable=False),
+    sa.Column("has_options", sa.Boolean, nullable=False),
+    sa.Column("confidence", sa.Float),
+    sa.Column("refused", sa.Boolean, nullable=False),
+    sa.Column("receipt_id", sa.String(64)),
+    sa.Column("latency_ms", sa.Integer, nullable=False),
+    sa.Column("timestamp", sa.String(32), nullable=False),
 )
 
 
@@ -180,17 +164,14 @@ class SessionStore:
         self._expired_on: date | None = None
 
     def begin(self, principal: Principal) -> str:
-        """Return the id of a new session; a user with too many loses the oldest.
-
-        Raises:
-            SessionError: the database cannot be written.
-        """
+        """Return the id of a new session; a user with too many loses the oldest. Raises SessionError: the database
+        cannot be written."""
         identifier, now, owner = str(uuid.uuid4()), self._now(), self._owner(principal)
         row = {"id": identifier, "tenant": self._tenant, "user_id": owner, "created_at": now, "last_active": now}
 
-        def write(connection: Connection) -> None:
-            connection.execute(insert(SESSIONS), row)
-            mine = select(SESSIONS.c.id).where(*self._of(owner)).order_by(SESSIONS.c.last_active.desc())
+        def write(connection: sa.Connection) -> None:
+            connection.execute(sa.insert(SESSIONS), row)
+            mine = sa.select(SESSIONS.c.id).where(*self._of(owner)).order_by(SESSIONS.c.last_active.desc())
             _delete(connection, [*connection.execute(mine.offset(self._settings.most_sessions)).scalars()])
 
         self._expire()
@@ -198,11 +179,8 @@ class SessionStore:
         return identifier
 
     def conversation(self, principal: Principal, identifier: str) -> Conversation | None:
-        """Return the last turns of a session of the principal's own, without answers; None if there is none.
-
-        Raises:
-            SessionError: the database cannot be read.
-        """
+        """Return the last turns of a session of the principal's own, without answers; None if there is none. Raises
+        SessionError: the database cannot be read."""
         found = self._rows(principal, identifier, MOST_TURNS)
         if found is None:
             return None
@@ -215,11 +193,8 @@ class SessionStore:
         )
 
     def keep(self, principal: Principal, identifier: str, exchange: Exchange) -> bool:
-        """Keep a question with its answer; return whether there is such a session.
-
-        Raises:
-            SessionError: the database cannot be written.
-        """
+        """Keep a question with its answer; return whether there is such a session. Raises SessionError: the database
+        cannot be written."""
         query_id, now, owner, answer = str(uuid.uuid4()), self._now(), self._owner(principal), exchange.answer
         kept = self._sealed(identifier, query_id)
         context = None if exchange.context is None else kept("context_text", exchange.context)
@@ -249,13 +224,13 @@ class SessionStore:
             "timestamp": now,
         }
 
-        def write(connection: Connection) -> bool:
-            active = update(SESSIONS).where(*self._of(owner), SESSIONS.c.id == identifier).values(last_active=now)
+        def write(connection: sa.Connection) -> bool:
+            active = sa.update(SESSIONS).where(*self._of(owner), SESSIONS.c.id == identifier).values(last_active=now)
             if not connection.execute(active).rowcount:
                 return False
-            connection.execute(insert(QUERIES), query)
-            connection.execute(insert(RESPONSES), response)
-            of_session = select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
+            connection.execute(sa.insert(QUERIES), query)
+            connection.execute(sa.insert(RESPONSES), response)
+            of_session = sa.select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
             oldest = of_session.order_by(QUERIES.c.timestamp.desc(), QUERIES.c.id).offset(self._settings.most_turns)
             _delete_queries(connection, [*connection.execute(oldest).scalars()])
             return True
@@ -265,22 +240,20 @@ class SessionStore:
 
     def listed(self, principal: Principal) -> list[SessionLine]:
         """Return the principal's sessions, the newest first; none for callers without a name, whose sessions only their
-        ids open.
-
-        Raises:
-            SessionError: the database cannot be read.
-        """
+        ids open. Raises SessionError: the database cannot be read."""
         if not principal.user:
             return []
         owner = self._owner(principal)
 
-        def read(connection: Connection) -> list[tuple[Any, int, Any]]:
-            mine = select(SESSIONS).where(*self._of(owner)).order_by(SESSIONS.c.last_active.desc())
+        def read(connection: sa.Connection) -> list[tuple[Any, int, Any]]:
+            mine = sa.select(SESSIONS).where(*self._of(owner)).order_by(SESSIONS.c.last_active.desc())
             lines = []
             for session in connection.execute(mine.limit(MOST_LISTED)).mappings():
                 of_session = QUERIES.c.session_id == session["id"]
-                count = connection.execute(select(func.count()).select_from(QUERIES).where(of_session)).scalar_one()
-                first = select(QUERIES).where(of_session).order_by(QUERIES.c.timestamp).limit(1)
+                count = connection.execute(
+                    sa.select(sa.func.count()).select_from(QUERIES).where(of_session)
+                ).scalar_one()
+                first = sa.select(QUERIES).where(of_session).order_by(QUERIES.c.timestamp).limit(1)
                 lines.append((session, int(count), connection.execute(first).mappings().first()))
             return lines
 
@@ -296,11 +269,8 @@ class SessionStore:
         ]
 
     def shown(self, principal: Principal, identifier: str) -> list[StoredTurn] | None:
-        """Return the turns of a session of the principal's own, oldest first; None if there is none.
-
-        Raises:
-            SessionError: the database cannot be read.
-        """
+        """Return the turns of a session of the principal's own, oldest first; None if there is none. Raises
+        SessionError: the database cannot be read."""
         rows = self._rows(principal, identifier, MOST_SHOWN)
         facts = ("mode", "timestamp", "status", "refused", "confidence", "latency_ms", "receipt_id")
         return None if rows is None else [
@@ -315,20 +285,14 @@ class SessionStore:
         ]  # fmt: skip
 
     def delete(self, principal: Principal, identifier: str) -> bool:
-        """Delete a session of the principal's own; return whether there was one.
-
-        Raises:
-            SessionError: the database cannot be written.
-        """
+        """Delete a session of the principal's own; return whether there was one. Raises SessionError: the database
+        cannot be written."""
         owner = self._owner(principal)
         return self._deleted(*self._of(owner), SESSIONS.c.id == identifier) > 0
 
     def forget(self, user: str) -> int:
-        """Delete all sessions of a user of this tenant; return how many there were.
-
-        Raises:
-            SessionError: the database cannot be written.
-        """
+        """Delete all sessions of a user of this tenant; return how many there were. Raises SessionError: the database
+        cannot be written."""
         owner = self._owner(Principal(self._tenant, user))
         return self._deleted(SESSIONS.c.tenant == self._tenant, SESSIONS.c.user_id == owner)
 
@@ -339,12 +303,12 @@ class SessionStore:
         """Return the newest rows of a session of the principal's own, oldest first; None if there is none."""
         owner = self._owner(principal)
 
-        def read(connection: Connection) -> list[Mapping[str, Any]] | None:
-            mine = select(SESSIONS.c.id).where(*self._of(owner), SESSIONS.c.id == identifier)
+        def read(connection: sa.Connection) -> list[Mapping[str, Any]] | None:
+            mine = sa.select(SESSIONS.c.id).where(*self._of(owner), SESSIONS.c.id == identifier)
             if connection.execute(mine).first() is None:
                 return None
             columns = [column for column in RESPONSES.c if column.name not in ("id", "query_id", "timestamp")]
-            rows = select(QUERIES, *columns).join(RESPONSES, RESPONSES.c.query_id == QUERIES.c.id)
+            rows = sa.select(QUERIES, *columns).join(RESPONSES, RESPONSES.c.query_id == QUERIES.c.id)
             rows = rows.where(QUERIES.c.session_id == identifier).order_by(QUERIES.c.timestamp.desc(), QUERIES.c.id)
             found: list[Mapping[str, Any]] = [dict(row) for row in connection.execute(rows.limit(most)).mappings()]
             return found[::-1]
@@ -352,8 +316,8 @@ class SessionStore:
         return self._ask(read)
 
     def _deleted(self, *conditions: ColumnElement[bool]) -> int:
-        def write(connection: Connection) -> int:
-            return _delete(connection, [*connection.execute(select(SESSIONS.c.id).where(*conditions)).scalars()])
+        def write(connection: sa.Connection) -> int:
+            return _delete(connection, [*connection.execute(sa.select(SESSIONS.c.id).where(*conditions)).scalars()])
 
         return self._ask(write)
 
@@ -390,11 +354,7 @@ class SessionStore:
         return lambda column, text: seal(key, text, self._beside(session, query, column))
 
     def _text(self, row: Mapping[str, Any], column: str) -> str:
-        """Return a text of a row.
-
-        Raises:
-            SessionError: it was altered, or sealed with another secret.
-        """
+        """Return a text of a row. Raises SessionError: it was altered, or sealed with another secret."""
         stored = str(row[column])
         if not row["is_sealed"]:
             return stored
@@ -412,26 +372,26 @@ class SessionStore:
         except SecretError as error:
             raise SessionError(str(error)) from error
 
-    def _ask(self, work: Callable[[Connection], Result]) -> Result:
+    def _ask(self, work: Callable[[sa.Connection], Result]) -> Result:
         try:
             return self._database.ask(work)
         except TelemetryError as error:
             raise SessionError(f"the database of sessions cannot be used ({error})") from error
 
 
-def _delete(connection: Connection, sessions: Sequence[str]) -> int:
+def _delete(connection: sa.Connection, sessions: Sequence[str]) -> int:
     for identifier in sessions:
-        queries = select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
-        connection.execute(delete(RESPONSES).where(RESPONSES.c.query_id.in_(queries)))
-        connection.execute(delete(QUERIES).where(QUERIES.c.session_id == identifier))
-        connection.execute(delete(SESSIONS).where(SESSIONS.c.id == identifier))
+        queries = sa.select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
+        connection.execute(sa.delete(RESPONSES).where(RESPONSES.c.query_id.in_(queries)))
+        connection.execute(sa.delete(QUERIES).where(QUERIES.c.session_id == identifier))
+        connection.execute(sa.delete(SESSIONS).where(SESSIONS.c.id == identifier))
     return len(sessions)
 
 
-def _delete_queries(connection: Connection, queries: Sequence[str]) -> None:
+def _delete_queries(connection: sa.Connection, queries: Sequence[str]) -> None:
     for identifier in queries:
-        connection.execute(delete(RESPONSES).where(RESPONSES.c.query_id == identifier))
-        connection.execute(delete(QUERIES).where(QUERIES.c.id == identifier))
+        connection.execute(sa.delete(RESPONSES).where(RESPONSES.c.query_id == identifier))
+        connection.execute(sa.delete(QUERIES).where(QUERIES.c.id == identifier))
 
 
 def _stamp(time: datetime) -> str:

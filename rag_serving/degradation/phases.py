@@ -97,12 +97,8 @@ class Searches:
             breaker.fail()
 
     def run(self, search: Search[Result], phase: int, generation: str, attempt: Attempt) -> Result:
-        """Return a search's result within its time.
-
-        Raises:
-            HangingError: it takes longer, or too many hang.
-            StoppedError: nobody waits for the answer any more.
-        """
+        """Return a search's result within its time. Raises HangingError: it takes longer, or too many hang;
+        StoppedError: nobody waits for the answer any more."""
         if self._hanging >= self._settings.max_hanging:
             raise HangingError(f"{self._hanging} searches hang")
         context = copy_context()
@@ -209,12 +205,8 @@ class Phases:
         return found
 
     def _run(self, search: Search[Result], generation: str, trace: StageTrace) -> Result:
-        """Return the result of the first phase that answers; the trace lists the failed ones.
-
-        Raises:
-            NoPhaseError: none answers.
-            HiddenRowError: a stage requested a row hidden from its reader.
-        """
+        """Return the result of the first phase that answers; the trace lists the failed ones. Raises NoPhaseError: none
+        answers; HiddenRowError: a stage requested a row hidden from its reader."""
         self._began, self._reranker_s = self.clock(), 0.0
         if self.mode is not None:
             with self.turns:
@@ -346,11 +338,7 @@ class ChosenPhases:
         return self._choice
 
     def choose(self, phase: int | None, enabled: bool) -> None:
-        """Write a choice; one that changes nothing lifts the last one.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
+        """Write a choice; one that changes nothing lifts the last one. Raises OSError: the folder cannot be written."""
         if phase is None and enabled:
             self._path.unlink(missing_ok=True)
             return
@@ -462,11 +450,8 @@ class TenantPhases:
 
     @contextmanager
     def begun(self, request: QuestionRequest, mode: Mode | None = None) -> Iterator[Phases]:
-        """Yield the chain of a question that begins now. `mode`: searched in place of any phase.
-
-        Raises:
-            RetrievalOffError: an operator has switched retrieval off; no generation is looked at.
-        """
+        """Yield the chain of a question that begins now. `mode`: searched in place of any phase. Raises
+        RetrievalOffError: an operator has switched retrieval off; no generation is looked at."""
         settings, watched, user = self._settings, self._watched, request.principal.user
         if not settings.enabled:
             raise RetrievalOffError("retrieval.enabled is false")

@@ -52,11 +52,8 @@ async def passed_on(
     proxy: CheckProxy, method: str, path: str, headers: Mapping[str, str], body: bytes
 ) -> AsyncIterator[UpstreamAnswer]:
     """Ask the upstream and nobody else: no redirect is followed, no credential of the caller goes along, and no cookie
-    is kept, for each request has a client of its own.
-
-    Raises:
-        UpstreamError: there is no key, no answer, or no more of it.
-    """
+    is kept, for each request has a client of its own. Raises UpstreamError: there is no key, no answer, or no more of
+    it."""
     sent = {name: headers[name] for name in _THERE if name in headers} | {"Accept-Encoding": "identity"}
     timeout, url = (
         httpx.Timeout(proxy.timeout_s, connect=proxy.connect_timeout_s),
@@ -151,11 +148,8 @@ def key_refused(base_url: str, said: str, setting: str) -> ModelError:
 
 
 def bearer(variable: str | None, setting: str) -> dict[str, str]:
-    """Return the bearer header with the key of the environment variable that the `setting` names, or no header.
-
-    Raises:
-        ModelError: the variable is named but not set.
-    """
+    """Return the bearer header with the key of the environment variable that the `setting` names, or no header. Raises
+    ModelError: the variable is named but not set."""
     if variable is None:
         return {}
     key = os.environ.get(variable)
@@ -166,11 +160,8 @@ def bearer(variable: str | None, setting: str) -> dict[str, str]:
 
 def in_time(ask: Callable[[], Result], seconds: float, too_late: Callable[[], NoReturn]) -> Result:
     """Return a server's response. Within a request, wait no longer than its deadline, and not after its client left;
-    the call to the server goes on in an abandoned thread.
-
-    Raises:
-        StoppedError: the request's time is over, or nobody waits any more.
-    """
+    the call to the server goes on in an abandoned thread. Raises StoppedError: the request's time is over, or nobody
+    waits any more."""
     if current() is None:
         return ask()
     try:

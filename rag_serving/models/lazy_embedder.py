@@ -50,11 +50,8 @@ class RecentVectors:
         return _Remembering(self, self._embedder, asker if kept else None)
 
     def name(self) -> str:
-        """Return the model's name; while the model is down, the last known one.
-
-        Raises:
-            ModelError: it is down and its name unknown.
-        """
+        """Return the model's name; while the model is down, the last known one. Raises ModelError: it is down and its
+        name unknown."""
         try:
             self._name = self._embedder.name
         except ModelError:
@@ -64,10 +61,7 @@ class RecentVectors:
 
     def embed(self, asker: str, text: str) -> Vector:
         """Return the vector [dimension] of a question, read-only, from memory where this asker had it computed before.
-
-        Raises:
-            ModelError: it is not in memory, and the model does not answer.
-        """
+        Raises ModelError: it is not in memory, and the model does not answer."""
         key = _key(asker, self.name(), text)
         with self._lock:
             if (known := self._vectors.get(key)) is not None:
@@ -159,11 +153,7 @@ class GuardedEmbedder:
             self.embed_query("warm")
 
     def _call(self, ask: Callable[[Embedder], Result]) -> Result:
-        """Ask the model.
-
-        Raises:
-            ModelError: it failed, now or within the last `retry_s` seconds.
-        """
+        """Ask the model. Raises ModelError: it failed, now or within the last `retry_s` seconds."""
         if not self.breaker.allow():
             raise ModelError(self._failure)
         try:

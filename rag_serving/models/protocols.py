@@ -51,42 +51,26 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """provider/model@revision plus further inputs of a vector: the key for caching and comparing vectors.
-
-        Raises:
-            ModelError: only a server knows the revision, and it does not answer.
-        """
+        """provider/model@revision plus further inputs of a vector: the key for caching and comparing vectors. Raises
+        ModelError: only a server knows the revision, and it does not answer."""
         ...
 
     @property
     def dimension(self) -> int:
-        """Length of a vector; one request to a remote model.
-
-        Raises:
-            ModelError: the model does not answer.
-        """
+        """Length of a vector; one request to a remote model. Raises ModelError: the model does not answer."""
         ...
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return vectors [n, dimension] in the order of the texts.
-
-        Raises:
-            ModelError: the model does not answer, or answers nonsense.
-        """
+        """Return vectors [n, dimension] in the order of the texts. Raises ModelError: the model does not answer, or
+        answers nonsense."""
         ...
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """Return the vector [dimension] of a question; fails fast, because somebody waits.
-
-        Raises:
-            ModelError: the model does not answer, or answers nonsense.
-        """
+        """Return the vector [dimension] of a question; fails fast, because somebody waits. Raises ModelError: the model
+        does not answer, or answers nonsense."""
         ...
 
     def check(self) -> str:
-        """Return the state of the model in one line.
-
-        Raises:
-            ModelError: the model is unusable; the message says how to fix it.
-        """
+        """Return the state of the model in one line. Raises ModelError: the model is unusable; the message says how to
+        fix it."""
         ...

@@ -50,11 +50,8 @@ class SidecarState:
 
 
 def ask_sidecar(settings: Reranker) -> SidecarState:
-    """Return the model that serves at `reranker.url`, and whether it is ready.
-
-    Raises:
-        ModelError: the token is not set, nothing answers there, another server does, or its model failed.
-    """
+    """Return the model that serves at `reranker.url`, and whether it is ready. Raises ModelError: the token is not set,
+    nothing answers there, another server does, or its model failed."""
     url = settings.url or ""
     bearer(settings.token_env, "reranker.token_env")
     try:
@@ -90,11 +87,8 @@ class RemoteReranker:
         self._client: httpx.AsyncClient | None = None
 
     def rank(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]:
-        """Return the `top_n` best of the (id, text) passages with their scores, best first.
-
-        Raises:
-            ModelError: the token is not set, or the sidecar failed, is busy, or failed so often that it is left alone.
-        """
+        """Return the `top_n` best of the (id, text) passages with their scores, best first. Raises ModelError: the
+        token is not set, or the sidecar failed, is busy, or failed so often that it is left alone."""
         told: Attributes = {
             OPERATION: RERANK,
             REQUEST_MODEL: self._settings.model,
@@ -223,11 +217,8 @@ class _Loop:
 
 
 def _ranking(content: bytes, known: Collection[str], top_n: int) -> list[tuple[str, float]]:
-    """Return the answered ids and scores, best first.
-
-    Raises:
-        BadAnswerError: an id is unknown, missing or repeated, or a score is not a finite number.
-    """
+    """Return the answered ids and scores, best first. Raises BadAnswerError: an id is unknown, missing or repeated, or
+    a score is not a finite number."""
     try:
         ranking = [(item["id"], _score(item["score"])) for item in json.loads(content)["results"]]
         answered = {identifier for identifier, _ in ranking}

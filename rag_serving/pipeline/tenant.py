@@ -8,18 +8,21 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering
+from rag_serving.answering.composing import AnswerTrace
 from rag_serving.artifacts.store import Store
-from rag_serving.caching.memory import Memory
+from rag_serving.caching.memory import CachePlace, Memory
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import PhaseSettings
 from rag_serving.conversations.conversing import Conversing
+from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.deadline import search_limit
 from rag_serving.degradation.phases import OnChange, Phases, TenantPhases
 from rag_serving.hooks import AuditLog, Event, TenantBudget
@@ -32,17 +35,20 @@ from rag_serving.models.embedding.factory import Words
 from rag_serving.models.embedding.onnx_format import GraphCache
 from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.pipeline.locked import Locked
 from rag_serving.receipts.proofs import Chunks, Proof, Proofs, ReceiptWriter, telemetry_of
 from rag_serving.receipts.receipt import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.receipts.subscriptions import Subscriptions
-from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.answers import Answer, Checked, SearchResults, Status
 from rag_serving.records.claims import EXTRACTIVE, Usage
 from rag_serving.records.flags import NEARLY_SPENT
 from rag_serving.records.passages import Candidate
+from rag_serving.records.queries import Filters
 from rag_serving.records.sets import SetTables
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.search import Search
+from rag_serving.sets.history import Now
 from rag_serving.sets.model_reading import ModelReader
 from rag_serving.telemetry.events import Kind, Trace
 from rag_serving.telemetry.telemetry import QuestionTelemetry
@@ -54,6 +60,95 @@ if TYPE_CHECKING:
     from rag_serving.models.reranker_client import RemoteReranker
     from rag_serving.rendering.cited import CitedPlaces
     from rag_serving.shared_home import HomeFollower
+
+
+Result = TypeVar("Result")
+Stages = Sequence[Callable[["Inquiry"], None]]
+
+
+@dataclass
+class Inquiry:
+    """One question. A stage that reads a result of no earlier stage fails with an `AttributeError`.
+
+    Attributes:
+        stages: the remaining ones.
+        count: results of a search.
+        is_read: whether it was resolved in its conversation, if it has one.
+        within: filters of every question of its conversation that has none of its own.
+        lease: resources to close when the pages have been read.
+        mode: the mode of the search; stages before it do not read this.
+        known: reader classes of the generation.
+        place: its key in the answer cache.
+        places: locates quotes on the pages of PDF files; None: not available.
+        cited: the answer, with its citations as readers see them.
+        instead: status and text in place of the answer.
+        embedder: embeds its text; None: that of its tenant, with cached vectors.
+        now: the published pages, if it asks an earlier generation.
+    """
+
+    tenant: TenantServices
+    request: QuestionRequest
+    trace: StageTrace
+    stages: Stages
+    conversation: Conversation = field(default_factory=Conversation)
+    selection: str = ""
+    quotes: Sequence[str] = ()
+    count: int = 0
+    is_read: bool = True
+    within: Filters | None = None
+    lease: ExitStack = field(default_factory=ExitStack)
+    mode: Mode = "hybrid"
+    place: CachePlace | None = None
+    instead: tuple[Status, str] | None = None
+    embedder: Embedder | None = None
+    now: Now | None = None
+    config: Config = field(init=False)
+    answering: Answering = field(init=False)
+    places: CitedPlaces | None = field(init=False)
+    recorded: Trace = field(init=False)
+    phases: Phases = field(init=False)
+    view: ReaderView = field(init=False)
+    known: frozenset[str] = field(init=False)
+    locked: Locked = field(init=False)
+    written: AnswerTrace = field(init=False)
+    cited: Answer = field(init=False)
+    answer: Answer = field(init=False)
+    results: SearchResults = field(init=False)
+    checked: Checked = field(init=False)
+
+    def __post_init__(self) -> None:
+        tenant = self.tenant
+        self.config, self.answering, self.places = tenant.config, tenant.answering, tenant.cited
+        self.recorded = Trace(features=self.config.features.enabled)
+
+    def run(self) -> None:
+        """Go through the stages that are left."""
+        with self.lease:
+            while self.stages:
+                stage, *self.stages = self.stages
+                stage(self)
+
+    def in_phase(self, find: Callable[[Inquiry], Result]) -> Result:
+        """Return the result of a search in the first phase that answers; each has a trace of its own."""
+        run = self.phases.run
+        return run(lambda mode, part: find(self.variant(mode=mode, trace=part)), self.view.id, self.trace)
+
+    def variant(self, **changes: Any) -> Inquiry:
+        """Return a copy that goes on by itself, with some attributes changed."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
+
+    @property
+    def vectors(self) -> Embedder:
+        """The embedder of the asker's questions, with their recent vectors."""
+        return self.embedder or self.tenant.memory.vectors.of(self.request.principal.user)
+
+    @property
+    def reranker(self) -> RemoteReranker | None:
+        """The sidecar, where the question is to be reranked."""
+        return self.tenant.sidecar if self.config.features.FEATURE_RERANKER else None
+
 
 STALE = "stale_generation"
 BEING_FETCHED = "the pages are being fetched; try again shortly"
@@ -89,23 +184,16 @@ class QuestionLog:
     budget: TenantBudget | None = None
 
     def begin(self, trace: StageTrace) -> None:
-        """Count a question before it is worked on, and note where the budget is nearly spent.
-
-        Raises:
-            BudgetError: it is spent.
-            BudgetsAwayError: it cannot be looked up (`budgets.strict`).
-        """
+        """Count a question before it is worked on, and note where the budget is nearly spent. Raises BudgetError: it is
+        spent; BudgetsAwayError: it cannot be looked up (`budgets.strict`)."""
         if self.budget and self.budget.take("questions", "questions"):
             trace.raise_flag(NEARLY_SPENT)
 
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> None:
-        """Record a question with its outcome.
-
-        Raises:
-            AuditUnavailableError: the audit log is required, and cannot be written.
-        """
+        """Record a question with its outcome. Raises AuditUnavailableError: the audit log is required, and cannot be
+        written."""
         if answer.usage:
             self.spent(answer.usage)
         if self.audit:
@@ -191,10 +279,8 @@ class TenantServices:
         """Return services that open model and generation with the first question that needs them, so that errors of
         these are not raised here.
 
-        Questions are recorded only with `telemetry`: those of a measurement are no reader's.
-
-        Raises:
-            ConfigError: the configured weights cannot be used.
+        Questions are recorded only with `telemetry`: those of a measurement are no reader's. Raises ConfigError: the
+        configured weights cannot be used.
         """
         published, receipts = CurrentGeneration(Store(config.home), tenant, config), open_receipts(config)
         if reranker is None and config.reranker.url:
@@ -218,10 +304,7 @@ class TenantServices:
 
     def generation_as_of(self, told: str, current: str) -> str:
         """Return the generation of an id, or the one that was published at the end of a date (ISO, or a month or year).
-
-        Raises:
-            NotKeptError: there is none; the message says which are kept.
-        """
+        Raises NotKeptError: there is none; the message says which are kept."""
         kept = {current: ""}
         if self.config.index.kind == "disk":
             kept |= kept_at(Store(self.config.home), self.tenant)
@@ -235,11 +318,8 @@ class TenantServices:
 
     @contextmanager
     def past(self, generation: str, phases: Phases) -> Iterator[ServedGeneration]:
-        """Yield a kept generation; it stays open until the block and the last abandoned search have ended.
-
-        Raises:
-            UnpublishedError: it cannot be opened.
-        """
+        """Yield a kept generation; it stays open until the block and the last abandoned search have ended. Raises
+        UnpublishedError: it cannot be opened."""
         lease = ExitStack()
         try:
             yield lease.enter_context(self.published.stored(generation))
@@ -306,12 +386,8 @@ class TenantServices:
 
     @contextmanager
     def reading(self, principal: Principal) -> Iterator[ReaderView]:
-        """Yield the published generation as a principal may see it; it stays open until the block ends.
-
-        Raises:
-            UnpublishedError: there is no generation to read.
-            RemoteError: it is in a database that cannot answer.
-        """
+        """Yield the published generation as a principal may see it; it stays open until the block ends. Raises
+        UnpublishedError: there is no generation to read; RemoteError: it is in a database that cannot answer."""
         with self.published.acquire() as generation:
             yield generation.for_reader(principal)
 
@@ -349,12 +425,8 @@ class TenantServices:
         self, principal: Principal, trace: StageTrace, phases: Phases
     ) -> Iterator[tuple[ReaderView, frozenset[str]]]:
         """Yield the pages visible to a principal, with the reader classes that they know; they stay open until the
-        block and the last abandoned search have ended.
-
-        Raises:
-            UnpublishedError: there is no generation to read.
-            RetrievalError: its database is unavailable.
-        """
+        block and the last abandoned search have ended. Raises UnpublishedError: there is no generation to read;
+        RetrievalError: its database is unavailable."""
         lease, tenant = ExitStack(), principal.tenant
         if self.followed and self.followed.staleness(tenant):
             trace.raise_flag(STALE)

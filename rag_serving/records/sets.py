@@ -73,11 +73,7 @@ class SetQuery:
 
     @classmethod
     def of(cls, shape: Mapping[str, Any]) -> SetQuery:
-        """Return the query of a JSON shape.
-
-        Raises:
-            ValueError, LookupError, TypeError: it is none.
-        """
+        """Return the query of a JSON shape. Raises ValueError, LookupError, TypeError: it is none."""
         where = tuple(Condition(*each) for each in shape["where"])
         sections = tuple((str(page), str(anchor)) for page, anchor in shape["sections"])
         order = (str(shape["order"][0]), bool(shape["order"][1])) if shape["order"] else None

@@ -84,11 +84,8 @@ class Writer(Protocol):
     """A writer of rows into a database."""
 
     def write(self, batch: Sequence[Row]) -> int:
-        """Write the rows, once each; how many the database took.
-
-        Raises:
-            TelemetryError: the database is away; the same rows may be given again.
-        """
+        """Write the rows, once each; how many the database took. Raises TelemetryError: the database is away; the same
+        rows may be given again."""
 
     def close(self) -> None: ...
 

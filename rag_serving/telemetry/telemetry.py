@@ -34,11 +34,8 @@ class SqliteWriter:
         self._other: Writer | None = None
 
     def write(self, batch: Sequence[Row]) -> int:
-        """Write a batch in one transaction; return how many rows were written.
-
-        Raises:
-            TelemetryError: the database is away.
-        """
+        """Write a batch in one transaction; return how many rows were written. Raises TelemetryError: the database is
+        away."""
         try:
             return self._insert(batch) if self._path.is_file() else self._hand_over(batch)
         except sqlite3.OperationalError as error:

@@ -12,24 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, generate_latest
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    delete,
-    func,
-    inspect,
-    select,
-)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rag_serving.artifacts.store import Store
@@ -38,59 +22,59 @@ from rag_serving.telemetry.metrics import gauge_of
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import GuardedDatabase
 
-JOBS_METADATA = MetaData()
+JOBS_METADATA = sa.MetaData()
 
 STATES = ("waiting", "running", "done", "dead")
 
-JOBS = Table(
+JOBS = sa.Table(
     "embedding_jobs",
     JOBS_METADATA,
-    Column("id", String(32), primary_key=True),  # digest of tenant, model and keys: the same batch is the same job
-    Column("tenant", Text, nullable=False),
-    Column("model", Text, nullable=False),  # the embedder's name
-    Column("state", String(8), nullable=False),  # one of STATES
-    Column("text_keys", JSON, nullable=False),  # content addresses of its texts
-    Column("tokens", Integer, nullable=False),  # about so many
-    Column("created_at", Float, nullable=False),  # seconds since 1970, UTC, as all times
-    Column("not_before", Float, nullable=False),
-    Column("attempts", Integer, nullable=False),  # that failed, or whose worker ended
-    Column("fence", BigInteger, nullable=False),  # higher with each claim: a lower one has lost the job
-    Column("worker", Text),
-    Column("lease_until", Float),
-    Column("reason", Text),  # of the last failure
-    Column("claimed_at", Float),  # the last time
-    Column("finished_at", Float),
-    Index("embedding_jobs_due", "state", "tenant", "created_at"),
+    sa.Column("id", sa.String(32), primary_key=True),  # digest of tenant, model and keys: the same batch is one job
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),  # the embedder's name
+    sa.Column("state", sa.String(8), nullable=False),  # one of STATES
+    sa.Column("text_keys", sa.JSON, nullable=False),  # content addresses of its texts
+    sa.Column("tokens", sa.Integer, nullable=False),  # about so many
+    sa.Column("created_at", sa.Float, nullable=False),  # seconds since 1970, UTC, as all times
+    sa.Column("not_before", sa.Float, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),  # that failed, or whose worker ended
+    sa.Column("fence", sa.BigInteger, nullable=False),  # higher with each claim: a lower one has lost the job
+    sa.Column("worker", sa.Text),
+    sa.Column("lease_until", sa.Float),
+    sa.Column("reason", sa.Text),  # of the last failure
+    sa.Column("claimed_at", sa.Float),  # the last time
+    sa.Column("finished_at", sa.Float),
+    sa.Index("embedding_jobs_due", "state", "tenant", "created_at"),
 )
 
-SHARES = Table(
+SHARES = sa.Table(
     "embedding_shares",
     JOBS_METADATA,
-    Column("tenant", Text, primary_key=True),  # the empty name: the clock of all
-    Column("served", Float, nullable=False),  # virtual time up to which the tenant was served, in tokens
-    Column("free_at", Float, nullable=False),  # when its rate limits let it begin another job
+    sa.Column("tenant", sa.Text, primary_key=True),  # the empty name: the clock of all
+    sa.Column("served", sa.Float, nullable=False),  # virtual time up to which the tenant was served, in tokens
+    sa.Column("free_at", sa.Float, nullable=False),  # when its rate limits let it begin another job
 )
 
-WORKERS = Table(
+WORKERS = sa.Table(
     "embedding_workers",
     JOBS_METADATA,
-    Column("name", String(200), primary_key=True),  # host:process:random
-    Column("model", Text, nullable=False),
-    Column("started_at", Float, nullable=False),
-    Column("seen_at", Float, nullable=False),
-    Column("note", Text),  # why it does no work, where that is so
+    sa.Column("name", sa.String(200), primary_key=True),  # host:process:random
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("started_at", sa.Float, nullable=False),
+    sa.Column("seen_at", sa.Float, nullable=False),
+    sa.Column("note", sa.Text),  # why it does no work, where that is so
 )
 
-EMBEDDED = Table(
+EMBEDDED = sa.Table(
     "embedding_usage",
     JOBS_METADATA,
-    Column("tenant", Text, primary_key=True),
-    Column("page_id", Text, primary_key=True),
-    Column("model", Text, primary_key=True),
-    Column("day", String(10), primary_key=True),  # as 2026-01-31
-    Column("texts", Integer, nullable=False),
-    Column("tokens", BigInteger, nullable=False),
-    Column("cost", Float, nullable=False),  # by `embedding.prices`
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("page_id", sa.Text, primary_key=True),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("day", sa.String(10), primary_key=True),  # as 2026-01-31
+    sa.Column("texts", sa.Integer, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("cost", sa.Float, nullable=False),  # by `embedding.prices`
 )
 
 
@@ -123,11 +107,11 @@ class BuildSeries:
         self._database.close()
 
 
-def build_usage(connection: Connection, tenant: str, day: str) -> Mapping[str, tuple[float, float]]:
+def build_usage(connection: sa.Connection, tenant: str, day: str) -> Mapping[str, tuple[float, float]]:
     """Return tokens and cost of each part of the builds of a day."""
-    used = by_part(connection, tenant, day) if inspect(connection).has_table(USAGE.name) else {}
+    used = by_part(connection, tenant, day) if sa.inspect(connection).has_table(USAGE.name) else {}
     contexts = used.get("contexts", {})
-    sums = select(func.sum(EMBEDDED.c.tokens), func.sum(EMBEDDED.c.cost))
+    sums = sa.select(sa.func.sum(EMBEDDED.c.tokens), sa.func.sum(EMBEDDED.c.cost))
     tokens, cost = connection.execute(sums.where(EMBEDDED.c.tenant == tenant, EMBEDDED.c.day == day)).one()
     return {
         "contexts": (contexts.get("tokens", 0.0), contexts.get("cost", 0.0)),
@@ -174,7 +158,7 @@ class JobSeries:
         if not self._has_server:
             return None
         try:
-            self._database.ask(lambda connection: connection.execute(select(1)).scalar())
+            self._database.ask(lambda connection: connection.execute(sa.select(1)).scalar())
         except TelemetryError:
             return False
         return True
@@ -183,14 +167,14 @@ class JobSeries:
         self._database.close()
 
 
-def queue_figures(connection: Connection, tenant: str, lease_s: float, now: float | None = None) -> QueueFigures:
+def queue_figures(connection: sa.Connection, tenant: str, lease_s: float, now: float | None = None) -> QueueFigures:
     """Return the figures of a tenant; `now`: seconds since 1970."""
     now = time.time() if now is None else now
-    query = select(JOBS.c.state, func.count(), func.min(JOBS.c.created_at)).where(JOBS.c.tenant == tenant)
+    query = sa.select(JOBS.c.state, sa.func.count(), sa.func.min(JOBS.c.created_at)).where(JOBS.c.tenant == tenant)
     grouped = connection.execute(query.group_by(JOBS.c.state))
     rows = {str(state): (int(count), float(oldest)) for state, count, oldest in grouped}
     oldest = min((rows[state][1] for state in ("waiting", "running") if state in rows), default=now)
-    seen = [float(at) for at in connection.execute(select(WORKERS.c.seen_at)).scalars()]
+    seen = [float(at) for at in connection.execute(sa.select(WORKERS.c.seen_at)).scalars()]
     return QueueFigures(
         {state: rows[state][0] if state in rows else 0 for state in STATES},
         max(0.0, now - oldest),
@@ -203,21 +187,21 @@ Measure = Literal["questions", "tokens", "cost", "documents"]
 Part = Literal["questions", "contexts", "embedding", "uploads"]
 """What used something: answering, contexts that a model writes, vectors, uploads."""
 
-METADATA = MetaData()
+METADATA = sa.MetaData()
 
-USAGE = Table(
+USAGE = sa.Table(
     "usage",
     METADATA,
-    Column("tenant", Text, primary_key=True),
-    Column("measure", String(16), primary_key=True),  # questions, tokens, cost, documents
-    Column("span", String(16), primary_key=True),  # 2026-01-31, or 2026-01-31T09:59 of questions
-    Column("part", String(16), primary_key=True),  # questions, contexts, embedding, uploads
-    Column("amount", Float, nullable=False),
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("measure", sa.String(16), primary_key=True),  # questions, tokens, cost, documents
+    sa.Column("span", sa.String(16), primary_key=True),  # 2026-01-31, or 2026-01-31T09:59 of questions
+    sa.Column("part", sa.String(16), primary_key=True),  # questions, contexts, embedding, uploads
+    sa.Column("amount", sa.Float, nullable=False),
 )
 _MINUTES_KEPT = timedelta(hours=1)
 
 
-def add(connection: Connection, tenant: str, measure: Measure, span: str, part: Part, amount: float) -> float:
+def add(connection: sa.Connection, tenant: str, measure: Measure, span: str, part: Part, amount: float) -> float:
     """Add to a tenant's usage, and return its part's total in the span."""
     inserting: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = inserting(USAGE).values(tenant=tenant, measure=measure, span=span, part=part, amount=amount)
@@ -226,10 +210,10 @@ def add(connection: Connection, tenant: str, measure: Measure, span: str, part: 
     return float(connection.execute(sums.returning(USAGE.c.amount)).scalar_one())
 
 
-def used(connection: Connection, tenant: str, spans: Mapping[Measure, str]) -> dict[Measure, float]:
+def used(connection: sa.Connection, tenant: str, spans: Mapping[Measure, str]) -> dict[Measure, float]:
     """Return a tenant's usage of each measure in its span, all parts together."""
     query = (
-        select(USAGE.c.measure, USAGE.c.span, func.sum(USAGE.c.amount))
+        sa.select(USAGE.c.measure, USAGE.c.span, sa.func.sum(USAGE.c.amount))
         .where(USAGE.c.tenant == tenant, USAGE.c.span.in_(set(spans.values())))
         .group_by(USAGE.c.measure, USAGE.c.span)
     )
@@ -237,20 +221,22 @@ def used(connection: Connection, tenant: str, spans: Mapping[Measure, str]) -> d
     return {measure: sums.get((measure, span), 0.0) for measure, span in spans.items()}
 
 
-def by_part(connection: Connection, tenant: str, day: str) -> dict[Part, dict[Measure, float]]:
+def by_part(connection: sa.Connection, tenant: str, day: str) -> dict[Part, dict[Measure, float]]:
     """Return the usage of each part of a tenant's work on a day."""
-    query = select(USAGE.c.part, USAGE.c.measure, USAGE.c.amount).where(USAGE.c.tenant == tenant, USAGE.c.span == day)
+    query = sa.select(USAGE.c.part, USAGE.c.measure, USAGE.c.amount).where(
+        USAGE.c.tenant == tenant, USAGE.c.span == day
+    )
     found: dict[Part, dict[Measure, float]] = {}
     for part, measure, amount in connection.execute(query.order_by(USAGE.c.part, USAGE.c.measure)):
         found.setdefault(part, {})[measure] = float(amount)
     return found
 
 
-def prune(connection: Connection, now: float, keep_days: int) -> None:
+def prune(connection: sa.Connection, now: float, keep_days: int) -> None:
     """Forget minutes of more than an hour ago, and days before the last `keep_days`."""
     at = datetime.fromtimestamp(now, UTC)
     minute = (at - _MINUTES_KEPT).strftime("%Y-%m-%dT%H:%M")
     oldest = (at.date() - timedelta(days=keep_days)).isoformat()
     is_minute = USAGE.c.measure == "questions"
-    connection.execute(delete(USAGE).where(is_minute, USAGE.c.span < minute))
-    connection.execute(delete(USAGE).where(~is_minute, USAGE.c.span < oldest))
+    connection.execute(sa.delete(USAGE).where(is_minute, USAGE.c.span < minute))
+    connection.execute(sa.delete(USAGE).where(~is_minute, USAGE.c.span < oldest))

@@ -54,11 +54,8 @@ class DatabaseWriter:
         self._engine: Engine | None = None
 
     def write(self, batch: Sequence[Row]) -> int:
-        """Write a batch in one transaction, or row by row where the database refuses one; how many were written.
-
-        Raises:
-            TelemetryError: the database is away.
-        """
+        """Write a batch in one transaction, or row by row where the database refuses one; how many were written. Raises
+        TelemetryError: the database is away."""
         try:
             return self._write(self._connected(), batch)
         except (SQLAlchemyError, OSError) as error:
@@ -102,11 +99,8 @@ class DatabaseWriter:
 
 
 def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
-    """Delete the rows of days before the last `keep_days`; how many there were.
-
-    Raises:
-        TelemetryError: the database cannot be written.
-    """
+    """Delete the rows of days before the last `keep_days`; how many there were. Raises TelemetryError: the database
+    cannot be written."""
     oldest = ((today or datetime.now(UTC).date()) - timedelta(days=keep_days)).isoformat()
     try:
         prepare(engine)
@@ -118,11 +112,8 @@ def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
 
 
 def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
-    """Delete a user's questions and feedback in a tenant; return how many rows there were.
-
-    Raises:
-        TelemetryError: the database cannot be written.
-    """
+    """Delete a user's questions and feedback in a tenant; return how many rows there were. Raises TelemetryError: the
+    database cannot be written."""
     try:
         prepare(engine)
         with engine.begin() as connection:

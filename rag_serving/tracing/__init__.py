@@ -32,11 +32,8 @@ class StageTrace:
 
     @contextmanager
     def part(self, name: str, flag: str | None = None) -> Iterator[None]:
-        """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it.
-
-        Raises:
-            StoppedError: nobody waits for the answer any more.
-        """
+        """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it. Raises
+        StoppedError: nobody waits for the answer any more."""
         check()
         if self.watch:
             self.watch(name)

@@ -39,11 +39,8 @@ _named_trace: ContextVar[int | None] = ContextVar("named_trace", default=None)
 
 
 def check_tracing(settings: Tracing) -> None:
-    """Check that spans can be sent as the configuration says; nothing is opened.
-
-    Raises:
-        ConfigError: a collector is named, and the extra `tracing` is not installed.
-    """
+    """Check that spans can be sent as the configuration says; nothing is opened. Raises ConfigError: a collector is
+    named, and the extra `tracing` is not installed."""
     if settings.endpoint is None:
         return
     try:
@@ -62,11 +59,8 @@ def address_of(settings: Tracing) -> str:
 
 
 def is_taken(settings: Tracing) -> bool:
-    """Return whether the configured collector accepts data: a request without any span, for some seconds.
-
-    Raises:
-        ConfigError: a collector is named, and the extra `tracing` is not installed.
-    """
+    """Return whether the configured collector accepts data: a request without any span, for some seconds. Raises
+    ConfigError: a collector is named, and the extra `tracing` is not installed."""
     check_tracing(settings)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import SpanExportResult
@@ -89,10 +83,8 @@ def open_tracing(settings: Tracing, service: str) -> None:
     """Send the spans of this process as the configuration says; if it names no collector, or they are sent already,
     nothing is done.
 
-    `service`: the name that traces show for this process.
-
-    Raises:
-        ConfigError: a collector is named, and the extra `tracing` is not installed.
+    `service`: the name that traces show for this process. Raises ConfigError: a collector is named, and the extra
+    `tracing` is not installed.
     """
     global _opened
     if settings.endpoint is None:

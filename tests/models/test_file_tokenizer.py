@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.models.embedding.tokenizer import FileTokenizer
+from rag_serving.models.embedding.factory import FileTokenizer
 from rag_serving.models.embedding.weights import Weights
 from rag_serving.models.protocols import ModelError
 

@@ -30,24 +30,7 @@ from rag_serving.models.http import (
     wait_s,
 )
 from rag_serving.models.protocols import ContextTooLongError, ModelError
-from rag_serving.tracing.spans import (
-    CACHED_TOKENS,
-    CHAT,
-    FINISH_REASONS,
-    INPUT_MESSAGES,
-    INPUT_TOKENS,
-    MAX_TOKENS,
-    OPERATION,
-    OUTPUT_MESSAGES,
-    OUTPUT_TOKENS,
-    PROVIDER,
-    REQUEST_MODEL,
-    TEMPERATURE,
-    Attributes,
-    carried,
-    message_text,
-    span,
-)
+from rag_serving.tracing import spans
 
 Listen = Callable[[int], None]
 """Called with the characters written so far."""
@@ -80,11 +63,7 @@ class RemoteChat(ABC):
 
     def __init__(self, settings: ChatModel, section: str, schema: Schema | None = None) -> None:
         """`section` is the configuration's, for messages; `schema` (JSON Schema) is that of replies. Connects to
-        nothing.
-
-        Raises:
-            ModelError: no model is named, or the API key's environment variable is named but not set.
-        """
+        nothing. Raises ModelError: no model is named, or the API key's environment variable is named but not set."""
         if not settings.model:
             raise ModelError(f"no model is named; set {section}.model")
         self.model = settings.model
@@ -98,11 +77,8 @@ class RemoteChat(ABC):
         return f"{self.kind}/{self.model}"
 
     def reply(self, messages: Sequence[PromptMessage], listen: Listen | None = None) -> Reply:
-        """Return the model's answer, within `timeout_s` or the rest of the request's time.
-
-        Raises:
-            ContextTooLongError: the messages are too long for the model.
-            ModelError: the model does not answer; the message says how to fix it.
+        """Return the model's answer, within `timeout_s` or the rest of the request's time. Raises ContextTooLongError:
+        the messages are too long for the model; ModelError: the model does not answer; the message says how to fix it.
         """
         seconds = at_most(self.settings.timeout_s)
         return run_in_own_loop(self.reply_async(messages, listen, seconds), seconds + _GRACE_S, self._too_late)
@@ -112,16 +88,16 @@ class RemoteChat(ABC):
     ) -> Reply:
         """Return the same asynchronously, for many requests in one event loop; within `seconds` if given."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
-        asked: Attributes = {
-            OPERATION: CHAT,
-            PROVIDER: self.kind,
-            REQUEST_MODEL: self.model,
-            MAX_TOKENS: self.settings.max_output_tokens,
-            TEMPERATURE: self.settings.temperature,
-            INPUT_MESSAGES: message_text([vars(message) for message in messages]),
+        asked: spans.Attributes = {
+            spans.OPERATION: spans.CHAT,
+            spans.PROVIDER: self.kind,
+            spans.REQUEST_MODEL: self.model,
+            spans.MAX_TOKENS: self.settings.max_output_tokens,
+            spans.TEMPERATURE: self.settings.temperature,
+            spans.INPUT_MESSAGES: spans.message_text([vars(message) for message in messages]),
             **server_of(self.base_url),
         }
-        with span(f"{CHAT} {self.model}", asked, "client") as opened:
+        with spans.span(f"{spans.CHAT} {self.model}", asked, "client") as opened:
             try:
                 async with asyncio.timeout(self.settings.timeout_s if seconds is None else seconds):
                     await self._persistently(messages, writing, listen)
@@ -133,21 +109,18 @@ class RemoteChat(ABC):
             said = {"role": "assistant", "content": reply.text}
             opened.set(
                 {
-                    INPUT_TOKENS: reply.prompt_tokens,
-                    OUTPUT_TOKENS: reply.completion_tokens,
-                    CACHED_TOKENS: reply.cached_tokens or None,
-                    FINISH_REASONS: ("length",) if reply.cut else ("stop",),
-                    OUTPUT_MESSAGES: message_text([said]),
+                    spans.INPUT_TOKENS: reply.prompt_tokens,
+                    spans.OUTPUT_TOKENS: reply.completion_tokens,
+                    spans.CACHED_TOKENS: reply.cached_tokens or None,
+                    spans.FINISH_REASONS: ("length",) if reply.cut else ("stop",),
+                    spans.OUTPUT_MESSAGES: spans.message_text([said]),
                 }
             )
         return reply
 
     def check(self) -> str:
-        """Return the state of the model in one line, without generating text.
-
-        Raises:
-            ModelError: the model is unusable; the message says how to fix it.
-        """
+        """Return the state of the model in one line, without generating text. Raises ModelError: the model is unusable;
+        the message says how to fix it."""
         return run_in_own_loop(self._checked(), 2 * self.settings.connect_timeout_s + _GRACE_S, self._too_late)
 
     @abstractmethod
@@ -276,7 +249,7 @@ def run_in_own_loop(
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
-    outcome = run_in_thread(carried(lambda: asyncio.run(working())), name)
+    outcome = run_in_thread(spans.carried(lambda: asyncio.run(working())), name)
     try:
         return result_within(outcome, seconds)
     except TimeoutError:

@@ -15,11 +15,7 @@ def open_chat(
     provider: Literal["ollama", "openai"], settings: ChatModel, section: str, schema: Schema | None = None
 ) -> RemoteChat:
     """Open the configured language model without contacting it. Replies are JSON of this schema, if its server supports
-    that.
-
-    Raises:
-        ModelError: no model is named, or a named API key is not set.
-    """
+    that. Raises ModelError: no model is named, or a named API key is not set."""
     if provider == "ollama":
         from rag_serving.models.chat.providers import OllamaChat
 

