@@ -52,7 +52,6 @@ def examples() -> list[Example]:
 
 
 def _shown(path: Path, text: str) -> Iterator[Example]:
-    """Yield the commands of the blocks that show what is printed."""
     for block in _BLOCK.finditer(text):
         for part in re.split(r"^\$ ", block["content"], flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")

@@ -130,7 +130,6 @@ def lock(tables: dict[str, Any], upgrade: Sequence[str]) -> None:
 
 
 def _pinned(texts: Iterable[str]) -> str:
-    """Return the names and versions of locked texts, a line each."""
     return "".join(f"{pin}\n" for pin in sorted({pin for text in texts for pin in blocks(text)}))
 
 

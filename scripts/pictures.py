@@ -167,7 +167,6 @@ def draw_chat(path: Path) -> None:
 
 
 def _printed() -> str:
-    """Return what the command prints in a terminal, typed lines included."""
     ours, its = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     environment["CITELOCK_TELEMETRY__ENABLED"] = "false"
@@ -183,7 +182,6 @@ def _printed() -> str:
 
 
 def _until_prompt(terminal: int) -> bytes:
-    """Return what is printed until the next question can be typed."""
     read = b""
     with suppress(OSError):  # the other side was closed
         while not read.endswith(b"> "):

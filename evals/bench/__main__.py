@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evals.bench.built import build, rebuild_changed
 from evals.bench.floors import floor_texts, run_floors
+from evals.bench.indexing import build, rebuild_changed
 from evals.bench.real_text import DATA, DataError
 from evals.bench.report import load, machine, write_million, write_report
 from evals.bench.sets import judged_sets

@@ -62,7 +62,6 @@ def write(rows: dict[str, dict[str, float]], docs: Path) -> None:
 
 
 def _table(rows: Mapping[str, Mapping[str, float | None]]) -> Iterator[Sequence[str]]:
-    """Yield the columns that the page shows."""
     yield ("", *ON_THE_PAGE)
     for name, values in rows.items():
         figures = {head: values.get(head) for head in ON_THE_PAGE}

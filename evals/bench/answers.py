@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes of the server")
     parser.add_argument("--seconds", type=float, default=10, help="of each turn over HTTP")
     options = parser.parse_args(arguments)
-    config = _without_kept_vectors(load_config(options.config))
+    config = load_config(options.config)
+    config = config.model_copy(update={"embedding": config.embedding.model_copy(update={"query_cache": 0})})
     questions = [each.question for each in read_gold(options.gold).questions]
     found: dict[str, Any] = {"machine": machine(), "questions": len(questions)}
     found["in_process"] = in_process(config, questions, options.rounds)
@@ -123,7 +124,6 @@ def over_http(port: int, questions: Sequence[str], seconds: float) -> Callable[[
 
 
 def _figures(taken: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return medians and 95th percentiles of seconds on the clock and of the processor."""
     wall, processor = np.array(taken).T * 1000
     return {
         "p50_ms": round(float(np.percentile(wall, 50)), 1),
@@ -134,13 +134,11 @@ def _figures(taken: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def _of_children() -> float:
-    """Return the processor seconds of child processes that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _of_descendants(process: int | None = None) -> float:
-    """Return the processor seconds of the processes below this one that run now."""
     folder = Path("/proc") / str(process or os.getpid())
     seconds = 0.0
     for children in folder.glob("task/*/children"):
@@ -149,10 +147,6 @@ def _of_descendants(process: int | None = None) -> float:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
         seconds += (int(fields[11]) + int(fields[12])) * _TICK_S  # utime and stime, proc(5)
     return seconds
-
-
-def _without_kept_vectors(config: Config) -> Config:
-    return config.model_copy(update={"embedding": config.embedding.model_copy(update={"query_cache": 0})})
 
 
 if __name__ == "__main__":

@@ -129,7 +129,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _config(corpus: str, home: Path, data: Path) -> Config:
-    """Return the configuration of a published corpus."""
     if corpus == "sample":
         config = load_config(ROOT / "config" / "app.yaml")
     else:
@@ -170,7 +169,6 @@ def _figures(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _lies(path: Path) -> Counter[str]:
-    """Return the verdicts on sentences about a passage of which none is its own."""
     verdicts = Counter[str]()
     for line in path.read_text(encoding="utf-8").splitlines():
         shape = json.loads(line)

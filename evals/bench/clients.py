@@ -140,7 +140,6 @@ def memory_mb(process: int | str, part: str = "VmRSS") -> float:
 
 
 def _ask(port: int, asked: Sequence[str], k: int, clients: int) -> None:
-    """Ask everything, by so many clients with a connection each. http.client: clients share the cores they measure."""
     mine = local()
 
     def search(query: str) -> None:

@@ -89,7 +89,6 @@ def run_floors(collection: BeirCollection, vectors: NDArray[np.float32], embedde
 
 
 def _named(rows: Rows, collection: BeirCollection) -> Ranking:
-    """Return ids for rows; of pages each at the place of its best passage."""
     best: dict[str, float] = {}
     for row, score in rows[:DEPTH]:
         document = collection.documents[row]

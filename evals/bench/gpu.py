@@ -271,7 +271,6 @@ def _timed(work: Callable[[], object], device: str) -> float:
 
 
 def _missing() -> str | None:
-    """Return the reason why this machine cannot run it, or None, without slow imports."""
     for name in ("torch", "FlagEmbedding"):
         if find_spec(name) is None:
             return f"{name} is not installed; pip install 'citelock[rerank]'"

@@ -71,7 +71,6 @@ def passage(sentences: list[str], number: int) -> str:
 
 
 def _documents(data: Path) -> Iterator[tuple[str, str]]:
-    """Yield names and plain texts of all documents."""
     for row in _lines(data / "scifact" / "corpus.jsonl"):
         yield f"scifact.{row['_id']}", f"{row['title']}. {row['text']}"
     for number, row in enumerate(_lines(data / "contextual-retrieval" / "documents.jsonl")):

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,6 @@ def write_indexing(chunks: int, report: Results, docs: Path) -> None:
 
 
 def _indexing(reports: Mapping[str, Results]) -> Iterator[Sequence[str]]:
-    """Yield two columns for every size: all chunks, then those of changed pages."""
     sizes = sorted(reports, key=int)
     yield ("", *(f"{int(size):,} chunks, {kind}" for size in sizes for kind in ("all", "1 % of pages changed")))
     builds = [reports[size][kind] for size in sizes for kind in ("first", "changed")]
@@ -111,7 +111,6 @@ def _machines(reports: Mapping[str, Results], sizes: Sequence[str]) -> list[Resu
 
 
 def _costs(builds: Sequence[Results]) -> Iterator[Sequence[str]]:
-    """Yield time, memory, bytes and recall of some builds."""
     yield ("wall", *(f"{found['seconds']:.1f} s" for found in builds))
     yield ("of it checks", *(f"{found['check_s']:.1f} s" for found in builds))
     yield ("processor time", *(f"{found['processor_s']:.1f} s" for found in builds))
@@ -125,18 +124,13 @@ def million_table(results: Results) -> str:
     """Return the machine, and how fast a million chunks answer."""
     parts = [_machine(results["machine"]), markdown(_speed(results["speed"]))]
     if runs := [run for run in results["speed"] if "changed" in run]:  # both builds were measured
-        parts.insert(1, markdown(_two_builds(runs)))
+        heads = [f"{run['chunks']:,} chunks, {kind}" for run in runs for kind in ("all", "1 % of pages changed")]
+        costs = _costs([build for run in runs for build in (run["indexing"], run["changed"])])
+        parts.insert(1, markdown(chain([("indexing and publishing, vectors given", *heads)], costs)))
     return "\n".join(parts)
 
 
-def _two_builds(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
-    heads = [f"{run['chunks']:,} chunks, {kind}" for run in runs for kind in ("all", "1 % of pages changed")]
-    yield ("indexing and publishing, vectors given", *heads)
-    yield from _costs([build for run in runs for build in (run["indexing"], run["changed"])])
-
-
 def _put(docs: Path, made: Mapping[str, str]) -> None:
-    """Put tables into benchmarks.md, which is begun if there is none."""
     page = docs / "benchmarks.md"
     text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
     write_text(page, with_tables(text, made))

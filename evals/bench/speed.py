@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evals.bench.built import Built
 from evals.bench.clients import Rates, memory_mb, over_http, rates
 from evals.bench.floors import bm25s_search, exact_search, timed
+from evals.bench.indexing import Built
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
@@ -70,7 +70,6 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
 
 
 def _latency(pipeline: Pipeline, embedder: Embedder, built: Built, asked: Sequence[str], k: int) -> dict[str, Any]:
-    """p50 and p95 of the product and of each floor, query by query in turns."""
     times: dict[str, list[float]] = {}
     bm25, exact = bm25s_search(built.texts, DEPTH), exact_search(built.vectors, DEPTH)
 
@@ -93,7 +92,6 @@ def _latency(pipeline: Pipeline, embedder: Embedder, built: Built, asked: Sequen
 
 
 def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int) -> Rates:
-    """Queries a second of callers in this process."""
 
     def ask(clients: int) -> None:
         with ThreadPoolExecutor(clients) as pool:
@@ -148,7 +146,6 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
 
 
 def _serving(config: Config) -> dict[str, float]:
-    """Return a fresh process's times to open and to answer its first question, and its memory."""
     command = [sys.executable, "-m", "evals.bench.speed", str(config.home)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     found: dict[str, float] = json.loads(done.stdout)

@@ -26,8 +26,8 @@ import numpy as np
 
 from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.shared_folder import NOTES
-from evals.bench.built import sentence_table
 from evals.bench.clients import CITELOCK, free_port
+from evals.bench.indexing import sentence_table
 from evals.bench.real_text import read_sentences
 from evals.evaluation.bench import TENANT
 from evals.evaluation.cli.bench import BenchProgress
@@ -107,7 +107,6 @@ def starts(home: Path, folder: Path, rounds: int) -> dict[str, dict[str, float]]
 
 
 def _started(config: Path, workers: int) -> dict[str, float]:
-    """Start a server, ask it once, and end it."""
     port, used = free_port(), _processor_s()
     url, began = f"http://127.0.0.1:{port}", time.perf_counter()
     command = [*CITELOCK, "serve", "--config", str(config), "--port", str(port), "--workers", str(workers)]

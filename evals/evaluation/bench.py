@@ -171,54 +171,31 @@ def chunk_table(
     return (with_column(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
 
 
-def paragraph(page: str, number: int, title: str, text: str, tokens: int, section: int) -> dict[str, Any]:
-    """Return a paragraph of a test collection, readable for everyone, as the columns that every chunk table has.
-
-    Args:
-        page: the id of its page; `number` counts the page's paragraphs, `section` is the first one of its section.
-        tokens: the length of `text`.
-    """
+def _row(document: BeirDocument, number: int, section: int, tokens: int, contexts: bool) -> dict[str, Any]:
+    """Return a document as a chunk, readable for everyone: the paragraph `number` of its page, `tokens` long; `section`
+    is the number of the first one of its section."""
+    path = [*([document.title] if document.title else []), *document.headings]
+    named = {"title": document.title, "heading_path": path, "parent_id": document.parent, "text": document.text}
+    place = {"page_id": document.page, "version": 1, "chunk_idx": number, "start": 0, "end": len(document.text)}
+    empty = ("anchor", "url", "context_before", "context_after", "text_hash", "structure", "lexical_prefix", "shard")
     return {
-        "chunk_id": f"{page}:1:{number}",
-        "page_id": page,
-        "version": 1,
-        "chunk_idx": number,
-        "section_id": f"{page}:1:s{section}",
+        **dict.fromkeys(empty, ""),
+        **named,
+        **place,
+        "chunk_id": f"{document.page}:1:{number}",
+        "section_id": f"{document.page}:1:s{section}",
         "space": TENANT,
-        "title": title,
-        "heading_path": [title] if title else [],
-        "anchor": "",
-        "url": "",
-        "text": text,
-        "start": 0,
-        "end": len(text),
-        "context_before": "",
-        "context_after": "",
+        "source": TENANT,
+        "kind": "page",
         "token_count": tokens,
         "content_type": "paragraph",
         "labels": [],
         "readers": EVERYONE,
         "is_boilerplate": False,
         "updated_at": _NEVER,
-        "text_hash": "",
-        "parent_id": "",
-        "structure": "",
-    }
-
-
-def _row(document: BeirDocument, index: int, section: int, tokens: int, contexts: bool) -> dict[str, Any]:
-    path = [*([document.title] if document.title else []), *document.headings]
-    return {
-        **paragraph(document.page, index, document.title, document.text, tokens, section),
-        "heading_path": path,
-        "parent_id": document.parent,
-        "source": TENANT,
-        "kind": "page",
         "places": [],
         "prefix": metadata_prefix(document.title, path) if contexts else "",
-        "lexical_prefix": "",
         "vector_keys": [""],
-        "shard": "",
     }
 
 

@@ -189,7 +189,6 @@ def closed_at(judged: Judged, min_confidence: float, min_closest: float = 0.0) -
 
 
 def _levels(judged: Sequence[Judged]) -> list[float]:
-    """Return confidences at which thresholds are tried, rising."""
     told = [confidence for case in judged if (confidence := confidence_of(case)) >= 0]
     return [0.0, *np.unique(np.quantile(told or [0.0], np.linspace(0, 1, _STEPS))).tolist()]
 
@@ -200,7 +199,6 @@ def confidence_of(judged: Judged) -> float:
 
 
 def _confident(judged: Judged, confidence: float) -> Judged:
-    """Return the same answer with this confidence."""
     return replace(judged, answer=replace(judged.answer, gates={**judged.answer.gates, "confidence": confidence}))
 
 
@@ -226,7 +224,6 @@ def _point(judged: Sequence[Judged], level: float) -> Point:
 
 
 def _low(values: Sequence[float]) -> float:
-    """Return the value below which only few lie."""
     return round(float(np.quantile(values, _LOST)), 4) if values else 0.0
 
 

@@ -16,10 +16,18 @@ from statistics import fmean
 from time import monotonic
 from typing import Any
 
-from evals.evaluation.entailment import Entails, open_entailment
 from evals.evaluation.evaluate import Judged, evaluate, rank_pages
 from evals.evaluation.gold import GoldSet, Stale, check_gold, live, live_pages, tenant_gold
-from evals.evaluation.measures import Similarities, answer_similarity, by_entailment, of_answers, of_rankings, summary
+from evals.evaluation.measures import (
+    Entails,
+    Similarities,
+    answer_similarity,
+    by_entailment,
+    of_answers,
+    of_rankings,
+    open_entailment,
+    summary,
+)
 from evals.evaluation.metrics import paired_p_value
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
@@ -348,7 +356,6 @@ def _text_kept(candidate: CandidateGeneration) -> dict[str, float]:
 
 
 def _text_of_pages(candidate: CandidateGeneration) -> dict[tuple[str, int], int]:
-    """Return characters by page and version."""
     sizes: Counter[tuple[str, int]] = Counter()
     opened = Generation.open(candidate.store, candidate.tenant, candidate.generation, candidate.config)
     with closing(opened) as generation:
@@ -372,7 +379,6 @@ def _digest(gold: GoldSet, candidate: CandidateGeneration) -> str:
 
 
 def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, Any] | None:
-    """Return a generation's report; None if there is none of this version."""
     if generation_id is None:
         return None
     try:

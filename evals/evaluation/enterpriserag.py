@@ -77,7 +77,6 @@ def run_enterprise(
 
 
 def _asked(pipeline: Pipeline, question: Mapping[str, Any]) -> tuple[Values, str]:
-    """Return the results of a question, and its line of the file of answers."""
     reader, text = Principal(TENANT), str(question["question"])
     found = [result.chunk.page_id for result in pipeline.search(reader, text, k=5 * DEPTH).results]
     answer = pipeline.ask(reader, text)

@@ -254,7 +254,6 @@ def _stale(question: GoldQuestion, pages: Pages) -> Stale | None:
 
 
 def _nearest(question: GoldQuestion, places: Sequence[GoldLocation]) -> Stale:
-    """Return the text in the pages now that is most similar to the quote."""
     quote = question.quotes[0]
     best = process.extractOne(quote, [place.text for place in places], scorer=fuzz.partial_ratio, score_cutoff=_NEAR)
     if best is None:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 import yaml
@@ -130,35 +131,9 @@ def _plain(text: str) -> str:
 
 Build = Callable[[Mapping[str, str]], str | None]
 
-# Words that a draft never has: references to something said before, to somebody, or to a place on the page.
-_POINT = """
-it its itself this that these those they them their theirs he him his she her we us our ours you your yours i me my
-there here where such same other another former latter above below following previous next mentioned described said
-respective corresponding both neither either any each every all some one ones more most many several two three four
-anyone anybody everyone everybody someone somebody something nothing anything everything which who whom whose what
-how why first second third last
-"""
-# Words between statements, not in a subject.
-_LINK = """
-and or but nor so yet if when whenever while whereas although though because since unless until once after before as
-than then thus hence therefore however moreover furthermore otherwise instead also again now today currently finally
-of in on at by for from with without to into via per about over under between during through across within must
-should shall may might can could cannot will would is are was were be been being am do does did done has have had
-having not no only just even still already too very quite rather often always never sometimes usually mostly maybe
-perhaps please let see note given using use describe ok okay yes well oh hi hello thanks sorry
-"""
+_SECTIONS = (files(__package__) / "draft_words.txt").read_text(encoding="utf-8").split("]\n")[1:]
+_POINTING, _LINKING, _NOT_ADVERBS, _VAGUE = (frozenset(text.partition("#")[0].split()) for text in _SECTIONS)
 _ADVERB = re.compile(r"\w+ly")
-_NO_ADVERB = """
-nightly daily weekly monthly hourly yearly early assembly family reply supply anomaly monopoly poly july italy ally
-"""
-# Nouns that name nothing by themselves: "the problem", "the changes".
-_EMPTY = """
-problem problems issue issues case cases goal goals question questions point points thing things way ways reason
-reasons change changes example examples idea ideas step steps section sections page pages table figure content need
-option options approach discussion purpose result results difference differences details detail rest work
-"""
-
-_POINTING, _LINKING, _NOT_ADVERBS, _VAGUE = (frozenset(text.split()) for text in (_POINT, _LINK, _NO_ADVERB, _EMPTY))
 
 _WORD = r"[\w`][\w`'’./-]*"
 _SUBJECT = rf"(?P<subject>(?:(?:The|An?) )?{_WORD}(?: {_WORD}){{0,4}}?)"
@@ -258,13 +233,9 @@ def is_subject(text: str) -> bool:
     if not _LINKING.isdisjoint(bare) or any(_ADVERB.fullmatch(word) and word not in _NOT_ADVERBS for word in bare):
         return False
     if article == "The" and len(words) == 1:
-        return _is_name(words[0])
+        # spelt as no plain word is: `camelCase`, `UPPER`, `with.dots`, with digits
+        return bool(re.search(r"[A-Z].*[A-Z]|[a-z][A-Z]|[\d._/-]|`", words[0]))
     return not (article not in ("The", "A", "An") and re.fullmatch(r"[A-Z]\w+(?:ing|ed)", words[0]) and len(words) > 1)
-
-
-def _is_name(word: str) -> bool:
-    """Return whether a word is spelt as no plain word is: `camelCase`, `UPPER`, `with.dots`, with digits."""
-    return bool(re.search(r"[A-Z].*[A-Z]|[a-z][A-Z]|[\d._/-]|`", word))
 
 
 def _names_something(text: str) -> bool:
@@ -376,10 +347,12 @@ def complaints(
             question = receipt.get("question")
         if question:
             status = asked.get(receipt_id, receipt).get("status")
-            found[receipt_id] = _complaint(receipt_id, str(question), str(status), rows, receipt)
-    return sorted(found.values(), key=lambda complaint: (-len(complaint.verdicts), complaint.receipt_id)), len(
-        bad
-    ) - len(found)
+            verdicts = tuple(str(row["verdict"]) for row in rows)
+            comments = tuple(str(row["comment"]) for row in rows if row["comment"])
+            cited = receipt.get("citations", ())
+            found[receipt_id] = Complaint(receipt_id, str(question), str(status), verdicts, comments, cited)
+    ranked = sorted(found.values(), key=lambda complaint: (-len(complaint.verdicts), complaint.receipt_id))
+    return ranked, len(bad) - len(found)
 
 
 def complaints_to_yaml(tenant: str, drafted: Sequence[Complaint]) -> str:
@@ -400,19 +373,6 @@ def complaints_to_yaml(tenant: str, drafted: Sequence[Complaint]) -> str:
             "    tags: [feedback]",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _complaint(
-    receipt_id: str, question: str, status: str, rows: Sequence[Mapping[str, Any]], receipt: Mapping[str, Any]
-) -> Complaint:
-    return Complaint(
-        receipt_id,
-        question,
-        status,
-        tuple(str(row["verdict"]) for row in rows),
-        tuple(str(row["comment"]) for row in rows if row["comment"]),
-        receipt.get("citations", ()),
-    )
 
 
 def _known(complaint: Complaint) -> list[str]:

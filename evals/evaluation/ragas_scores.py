@@ -101,7 +101,6 @@ def _told_by_child(asked: str, timeout_s: float) -> tuple[list[dict[str, Any]], 
 
 
 def _lines(output: bytes | None) -> list[dict[str, Any]]:
-    """Return every line that was written to its end."""
     return [json.loads(line) for line in (output or b"").splitlines(keepends=True) if line.endswith(b"\n")]
 
 

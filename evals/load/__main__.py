@@ -43,7 +43,7 @@ def planted(mb_per_hour: float) -> Iterator[None]:
     if not mb_per_hour:
         yield
         return
-    before = os.environ.get("PYTHONPATH")
+    before = os.environ.get("PYTHONPATH", "")
     with tempfile.TemporaryDirectory(prefix="citelock-leak-") as folder:
         code = _CODE.format(every_s=3600 * _BYTES / (mb_per_hour * 1e6))
         Path(folder, "sitecustomize.py").write_text(code, encoding="utf-8")
@@ -51,9 +51,7 @@ def planted(mb_per_hour: float) -> Iterator[None]:
         try:
             yield
         finally:
-            os.environ.pop("PYTHONPATH")
-            if before is not None:
-                os.environ["PYTHONPATH"] = before
+            os.environ["PYTHONPATH"] = before
 
 
 SOAK_MINUTES = 2.0
@@ -88,7 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _faults(options: argparse.Namespace) -> int:
-    """Measure faults; prints their figures as JSON, and as a table to standard error."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers end and small disks are unmounted
     names = [*FAULTS] if options.faults == "all" else options.faults.split(",")
     told = machine()
@@ -100,8 +97,9 @@ def _faults(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _target(options: argparse.Namespace, tenants: int) -> Iterator[LoadTarget]:
-    """Yield a ready server with its questions."""
-    questions = worded(_questions(options.questions) or gold_questions(), options.wordings)
+    lines = options.questions.read_text(encoding="utf-8").splitlines() if options.questions else []
+    own = tuple(line.strip() for line in lines if line.strip())
+    questions = worded(own or gold_questions(), options.wordings)
     if options.url:
         token = {"": sys.stdin.readline().strip()} if options.token else {}
         yield LoadTarget(options.url, BuiltInstallation(None, ("",), token, questions), None)
@@ -113,11 +111,6 @@ def _target(options: argparse.Namespace, tenants: int) -> Iterator[LoadTarget]:
             assert built.config
             with started(built.config, options.workers) as server:
                 yield LoadTarget(server.url, built, server)
-
-
-def _questions(file: Path | None) -> tuple[str, ...]:
-    lines = file.read_text(encoding="utf-8").splitlines() if file else []
-    return tuple(line.strip() for line in lines if line.strip())
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -60,9 +60,11 @@ class Outcome:
 
     def figures(self) -> dict[str, Any]:
         """Return all figures; a request that was under way when the fault began counts as during it."""
-        before = [request for request in self.requests if request.ended < self.injected]
-        during = [one for one in self.requests if one.ended >= self.injected and one.began < self.healed]
-        after = [request for request in self.requests if request.began >= self.healed]
+        parts = {
+            "calm": [one for one in self.requests if one.ended < self.injected],
+            "during": [one for one in self.requests if one.ended >= self.injected and one.began < self.healed],
+            "after": [one for one in self.requests if one.began >= self.healed],
+        }
         return {
             "fault": self.name,
             "good": self.is_good,
@@ -70,9 +72,7 @@ class Outcome:
             "wrong_answers": len(self.wrong),
             "fault_s": round(self.healed - self.injected, 1),
             "recovery_s": self.recovery_s,
-            "calm": self._counted(before),
-            "during": self._counted(during),
-            "after": self._counted(after),
+            **{name: self._counted(some) for name, some in parts.items()},
             "facts": dict(self.facts),
             "wrong": [{"asked": one.asked, "why": one.fault, "answer": one.payload} for one in self.wrong[:3]],
         }

@@ -31,16 +31,18 @@ from evals.load.services import (
     TENANT,
     FaultFolder,
     FaultStage,
+    Mode,
     Postgres,
     SkippedError,
+    TcpProxy,
     object_store,
     postgres,
     publish,
     sidecar,
+    tcp_proxy,
     wait_for,
     workers_of,
 )
-from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 PICKED_UP_S = 150  # a request that hangs takes 30 s, and is repeated for 60
 
@@ -446,7 +448,6 @@ def measure(name: str, stage: FaultStage, times: Times, clients: int = CLIENTS) 
 
 @contextmanager
 def _base(folder: Path | None) -> Iterator[Path]:
-    """Yield a home of the sample with its first source published."""
     with tempfile.TemporaryDirectory(prefix="citelock-base-") as temporary:
         place = FaultFolder((folder or Path(temporary)).resolve(), Path())
         place.folder.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,6 @@ def _pairs(pairs: Sequence[Row], by_id: Chunks) -> Table:
 
 
 def _case(kept: str, pairs: Sequence[Row], by_id: Chunks) -> Case:
-    """Return the locations of a text, and every other wording of it."""
     chunk = by_id.get(kept, {})
     urls = [str(by_id.get(pair["dropped_id"], {}).get("url") or pair["dropped_id"]) for pair in pairs]
     parts = [("kept", f"{_location(kept, by_id)}\n{chunk.get('url', '')}"), ("stands as well at", "\n".join(urls))]

@@ -66,7 +66,6 @@ def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
 
 
 def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Figure]:
-    """Return the measures that people look at first."""
     return [
         Figure(
             words(name),
@@ -80,7 +79,6 @@ def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[
 
 
 def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> Table:
-    """Return every measure with its interval."""
     rows = (
         {
             "measure": words(name),
@@ -124,7 +122,6 @@ def _gates(gates: Sequence[Facts]) -> Table:
 
 
 def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> Table:
-    """Return the questions whose verdict has changed."""
     rows = (
         {
             "id": case["id"],
@@ -183,7 +180,6 @@ def _case(case: Facts, before: Facts | None) -> Case:
 
 
 def _answered(case: Facts) -> list[tuple[str, str]]:
-    """Return the answer, and its citations with their verdicts."""
     citations = [
         ("citation [{index}], quote {verification}".format_map(cited), "“{quote}”\n{url}".format_map(cited))
         for cited in case["citations"]

@@ -175,7 +175,6 @@ def _figures(history: Sequence[Row], current: str | None) -> list[Figure]:
 
 
 def _asked(questions: Sequence[Row]) -> list[Figure]:
-    """Return the outcomes of the questions of the last days."""
     asked = [row for row in questions if row["kind"] == "ask"]
     if not asked:
         return []
@@ -195,7 +194,6 @@ def _asked(questions: Sequence[Row]) -> list[Figure]:
 
 
 def _trend(history: Sequence[Row], current: str | None) -> Table:
-    """Return a line for each generation, the newest first."""
     names = key_first(sorted({name for row in history for name in row["measures"]}))
     rows = (
         {

@@ -299,7 +299,6 @@ def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
 
 
 def _why(row: Row) -> str:
-    """Return the deciding gate, with its value."""
     refusal = row.get("refusal")
     if not isinstance(refusal, Mapping):
         return ""

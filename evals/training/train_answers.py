@@ -220,7 +220,6 @@ def _examples(name: str, asked: Sequence[ReaderExample], every: Sequence[ReaderE
 def _watched(
     slug: str, asked: Sequence[ReaderExample], every: Sequence[ReaderExample], folder: Path
 ) -> list[list[Any]]:
-    """Return for each question the units that it had to choose from."""
     pages = write_pages(every, folder / "pages")
     reader = Principal(TENANT)
     with published(cut(slug, file_pages(folder / "pages", "md")), folder / "home") as pipeline:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evals.bench.built import build, rebuild_changed
+from evals.bench.indexing import build, rebuild_changed
 from evals.bench.real_text import Sentence
 from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal

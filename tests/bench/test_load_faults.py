@@ -25,8 +25,7 @@ from evals.bench.clients import started
 from evals.load.asking import Outcome, TimedRequest, table
 from evals.load.faults import FAULTS, Times, _fill, _small_disk, measure, measure_all
 from evals.load.installation import BuiltInstallation
-from evals.load.services import FaultStage, SkippedError
-from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
+from evals.load.services import FaultStage, Mode, SkippedError, TcpProxy, tcp_proxy
 
 pytestmark = pytest.mark.load
 

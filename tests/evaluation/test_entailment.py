@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.evaluation.entailment import CitedStatement, citation_precision, citation_recall, statements
+from evals.evaluation.measures import CitedStatement, entailed_precision, entailed_recall, statements
 from rag_serving.records.answers import Answer, Citation
 
 
@@ -29,8 +29,8 @@ def entails(premise: str, hypothesis: str) -> bool:
 def test_recall_and_precision_are_those_of_the_paper(
     found: list[CitedStatement], recall: float | None, precision: float | None
 ) -> None:
-    assert citation_recall(found, entails) == recall
-    assert citation_precision(found, entails) == (None if precision is None else pytest.approx(precision))
+    assert entailed_recall(found, entails) == recall
+    assert entailed_precision(found, entails) == (None if precision is None else pytest.approx(precision))
 
 
 def cited(index: int, chunk_id: str) -> Citation:

@@ -9,7 +9,7 @@ import pytest
 from support.constants import section_of
 from support.stand_in_chat import MODEL, StandInChat, served
 
-from evals.evaluation.entailment import open_judge, question
+from evals.evaluation.measures import open_judge, question
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.protocols import ModelError

@@ -129,7 +129,6 @@ def _check_saving(name: str, gold: Path | None) -> None:
 
 
 def _compared(before: Path, after: Path, as_json: bool) -> None:
-    """Print the differences between two runs."""
     from evals.evaluation.compare import compare, lines_of, read_run
 
     comparison = compare(read_run(before), read_run(after))
@@ -137,7 +136,6 @@ def _compared(before: Path, after: Path, as_json: bool) -> None:
 
 
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
-    """The matrix of variants, for a tenant."""
     from evals.evaluation.ablation import ablate_answers
     from evals.evaluation.cli.bench import BenchProgress
     from evals.evaluation.gold_collections import is_collection
@@ -192,11 +190,14 @@ def _told(measured: GoldEvaluation) -> str:
 
 
 def _calibration(calibration: Calibration) -> str:
+    from evals.evaluation.calibrate import COSTS
+
     gates = [f"  {name}: {value}" for name, value in calibration.gates.items()]
     learnt = calibration.confidence
     source = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
     rest = f"On the questions that they were not chosen by, at a cost of {calibration.cost:.3f} a question:"
-    lines = ["gates:", *gates, f"confidence: {source}", f"costs of errors: {_costs()}", rest]
+    costs = ", ".join(f"{name.replace('_', ' ')} {cost:g}" for name, cost in vars(COSTS).items())
+    lines = ["gates:", *gates, f"confidence: {source}", f"costs of errors: {costs}", rest]
     return "\n".join([*lines, *_figures(calibration.measured), *_clarity(calibration)])
 
 
@@ -210,15 +211,10 @@ def _clarity(calibration: Calibration) -> list[str]:
     return [line + (f", {offered:.0%} with the right page among the first two" if offered is not None else "")]
 
 
-def _costs() -> str:
-    from evals.evaluation.calibrate import COSTS
-
-    return ", ".join(f"{name.replace('_', ' ')} {cost:g}" for name, cost in vars(COSTS).items())
-
-
 def _figures(measured: GoldEvaluation) -> list[str]:
     payload = measured.payload()
     ability: dict[str, Any] = payload["answerability"]
+    closest = payload["closest"]
     figures = {
         "citation precision": payload["citation_precision"],
         "sentence precision": payload["sentence_precision"],
@@ -226,9 +222,8 @@ def _figures(measured: GoldEvaluation) -> list[str]:
         "“not found” precision": ability["precision"],
         "“not found” recall": ability["recall"],
         "anchors that exist": payload["anchor_validity"],
+        "citations of the closest": closest["citation_precision"],
     }
-    closest = payload["closest"]
-    figures["citations of the closest"] = closest["citation_precision"]
     lines = [
         f"{payload['questions']} questions, {payload['answered']} answered, {closest['shown']} shown the closest, "
         f"{closest['answerable']} of which have an answer"

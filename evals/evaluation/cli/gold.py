@@ -116,7 +116,6 @@ def from_feedback(
 
 
 def _ask(config: Config) -> Ask | None:
-    """Return a function that queries the configured language model; None without one."""
     if config.generation.provider == "extractive":
         return None
     from rag_serving.models.chat.messages import PromptMessage, open_chat
