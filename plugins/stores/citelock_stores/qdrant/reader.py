@@ -7,10 +7,8 @@ hidden chunks alone has no number in it, and is not queried.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +27,7 @@ from citelock_stores.qdrant.points import (
     table_of,
     text_of,
 )
+from citelock_stores.remote.parts import KeptValues
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
 from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
@@ -114,36 +113,6 @@ def unpack_terms(packed: str) -> PackedTerms:
     return PackedTerms(*(column.combine_chunks() for column in table.columns))
 
 
-Value = TypeVar("Value")
-
-
-class KeptValues(Generic[Value]):
-    """At most so many bytes of values. Safe to use from several threads."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most, self._bytes = most_bytes, 0
-        self._lock = threading.Lock()
-        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-
-    def get(self, key: Hashable) -> Value | None:
-        """Return a value; None if it is not kept."""
-        with self._lock:
-            if key not in self._values:
-                return None
-            self._values.move_to_end(key)
-            return self._values[key][0]
-
-    def keep(self, key: Hashable, value: Value, size: int) -> None:
-        """Keep a value of so many bytes; one that has no room at all is not kept."""
-        with self._lock:
-            if key in self._values or size > self._most:
-                return
-            self._values[key] = value, size
-            self._bytes += size
-            while self._bytes > self._most:
-                self._bytes -= self._values.popitem(last=False)[1][1]
-
-
 _TERM_BYTES = 150  # of a term in a vocabulary, by sys.getsizeof
 
 
@@ -162,7 +131,7 @@ class PostingLists:
 
     def __init__(self, most_bytes: int) -> None:
         """`most_bytes`: the memory limit of vocabularies."""
-        self._vocabularies: KeptValues[Vocabulary] = KeptValues(most_bytes)
+        self._vocabularies: KeptValues[Hashable, Vocabulary] = KeptValues(most_bytes)
 
     def vocabulary(self, points: ReadablePoints, kind: PostingKind) -> pa.Table:
         """Return REMOTE_TERMS of the chunks that may be read."""

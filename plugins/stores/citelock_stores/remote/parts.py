@@ -38,43 +38,57 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
+class KeptValues(Generic[Key, Value]):
+    """At most `limit` bytes of values; those used longest ago are dropped first. Safe to use from several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self.bytes = limit, 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: Key) -> Value | None:
+        """Return a value; None if it is not kept."""
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def keep(self, key: Key, value: Value, size: int) -> None:
+        """Keep a value of so many bytes; one that has no room at all is not kept."""
+        with self._lock:
+            if key in self._kept or size > self._limit:
+                return
+            self._kept[key] = value, size
+            self.bytes += size
+            while self.bytes > self._limit:
+                self.bytes -= self._kept.popitem(last=False)[1][1]
+
+
 class Recent(Generic[Key, Value]):
-    """Values by key, those that were used longest ago dropped first. Safe to use from several threads."""
+    """Values by key, fetched where they are not kept. Safe to use from several threads."""
 
     def __init__(
         self, fetch: Callable[[list[Key]], Mapping[Key, Value]], size_of: Callable[[Value], int], limit: int
     ) -> None:
         """`fetch` gives the values of some keys, all of them; `limit`: in bytes, as `size_of` counts them."""
-        self._fetch, self._size_of, self._limit = fetch, size_of, limit
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
-        self.bytes = 0
+        self._fetch, self._size_of = fetch, size_of
+        self._kept: KeptValues[Key, Value] = KeptValues(limit)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the values that are kept."""
+        return self._kept.bytes
 
     def of(self, keys: Collection[Key]) -> dict[Key, Value]:
         """Return the values of some keys, each once; those that are not kept are fetched together."""
-        found: dict[Key, Value] = {}
-        with self._lock:
-            for key in keys:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    found[key] = self._kept[key][0]
+        found = {key: value for key in keys if (value := self._kept.get(key)) is not None}
         if missing := [key for key in dict.fromkeys(keys) if key not in found]:
             fetched = self._fetch(missing)
             found |= {key: fetched[key] for key in missing}
-            with self._lock:
-                for key in missing:
-                    self._keep(key, fetched[key])
+            for key in missing:
+                self._kept.keep(key, fetched[key], self._size_of(fetched[key]))
         return found
-
-    def _keep(self, key: Key, value: Value) -> None:
-        size = self._size_of(value)
-        if key in self._kept or size > self._limit:
-            return
-        self._kept[key] = value, size
-        self.bytes += size
-        while self.bytes > self._limit:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self.bytes -= dropped
 
 
 class RowNumbers:
