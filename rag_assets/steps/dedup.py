@@ -65,8 +65,7 @@ class Shingles(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, compatibility forms and case folded away (NFKC); marks and punctuation are no
-    words."""
+    """Return the words of a text without marks, compatibility forms and case folded away (NFKC)."""
     return _WORD.findall(_folded(text))
 
 
@@ -120,8 +119,7 @@ def literals_of(text: str) -> str:
 
 
 def codes_of(text: str) -> list[str]:
-    """Return the fenced code of a text to the letter, ends of lines aside; all of a text that a cut left half a
-    fence."""
+    """Return the fenced code of a text to the letter, ends of lines aside; all of it if a cut left half a fence."""
     blocks = _FENCED.findall(text) if "```" in text else []
     whole = all(closed for _, _, closed in blocks)
     return [code_of(body) for _, body, _ in blocks] if whole else [code_of(text)]
@@ -137,8 +135,7 @@ def _folded(text: str) -> str:
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the 64-bit finalizer of MurmurHash3 (Appleby, public domain): every input bit changes half of the output
-    bits."""
+    """Return the 64-bit finalizer of MurmurHash3 (Appleby, public domain): all input bits change the output."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))
@@ -329,10 +326,12 @@ class _Search:
         subject = self.subject_of[row]
         if (kept := self._readable(subject, readers)) is not None:
             return kept, 1.0
-        matches = []
-        for other in self._neighbours(subject):
-            kept = self._readable(other, readers)
-            if kept is not None and (similarity := self._similarity(subject, other)) >= self._threshold:
+        index, matches = self._indexes.get(self._keys[subject]), []
+        for other in index.query(self._sketches[subject]) if index else ():
+            kept = self._readable(other, readers) if other != subject else None
+            if kept is None or self._sketches[subject].jaccard(self._sketches[other]) < self._threshold - _DOUBT:
+                continue
+            if (similarity := jaccard(self._shingles(subject), self._shingles(other))) >= self._threshold:
                 matches.append((-similarity, self._order[kept], kept))
         return (min(matches)[2], -min(matches)[0]) if matches else None
 
@@ -347,17 +346,6 @@ class _Search:
         """Return the newest kept row of a subject that everyone of a reader class may read."""
         rows = [row for kept, row in self._kept[subject].items() if may_all_read(readers, kept)]
         return min(rows, key=self._order.__getitem__, default=None)
-
-    def _neighbours(self, subject: int) -> list[int]:
-        """Return the other subjects with a kept row and the same key that may be similar."""
-        index = self._indexes.get(self._keys[subject])
-        return [other for other in index.query(self._sketches[subject]) if other != subject] if index else []
-
-    def _similarity(self, first: int, second: int) -> float:
-        """Return the exact similarity where the sketches leave a chance of reaching the threshold, else 0."""
-        if self._sketches[first].jaccard(self._sketches[second]) < self._threshold - _DOUBT:
-            return 0.0
-        return jaccard(self._shingles(first), self._shingles(second))
 
     def _shingles_of(self, subject: int) -> NDArray[np.uint64]:
         text = self._texts[int(self._first_row[subject])].as_py()

@@ -172,8 +172,7 @@ def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
 
 
 def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
-    """Return rows of unchanged content under their page's present version: `version`, and `section_id` if there is
-    one."""
+    """Return rows of unchanged content under their page's present version (`version`, `section_id`)."""
     versions = dict(zip(pages["page_id"].to_pylist(), pages["version"].to_pylist(), strict=True))
     ids = rows["page_id"].to_pylist()
     old, new = rows["version"].to_pylist(), [versions[page_id] for page_id in ids]

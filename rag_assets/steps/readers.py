@@ -293,27 +293,23 @@ def explain(
 def _levels(
     row: Row, above: Mapping[str, Row], origins: ReaderOrigins, source: str, setting: SpaceReaders
 ) -> Iterator[RestrictionLevel]:
-    """Yield the space, then the ancestors from the root, then the page; of ancestors only those that narrow."""
+    """Yield the space, then the ancestors from the root, those that only its ancestors name, then the page; of
+    ancestors only those that narrow."""
     if setting == "from_source":
         yield RestrictionLevel("space", origins.space, f"permissions of space {row['space']}")
     else:
         yield RestrictionLevel("configuration", origins.space, f"sources.{source}.readers")
-    for one in _line(row, above):
+    page_id, own = str(row["page_id"]), list(row["ancestors"] or ())
+    pages = {str(one): Grants(tuple(page["ancestors"] or ()), None) for one, page in above.items()}
+    pages[page_id] = Grants(tuple(own), None)
+    further = [one for one in lineage(page_id, pages) if one not in own and one != page_id]
+    for one in (*own, *further, page_id):
         level, reason = origins.levels.get(one, (EVERYONE, None))
         if one == row["page_id"]:
             yield RestrictionLevel("page", level, _reason(level, reason), one)
         elif level != EVERYONE:
             title = _title(one, row, above)
             yield RestrictionLevel("ancestor", level, f"{_reason(level, reason)} of {title}", one)
-
-
-def _line(row: Row, above: Mapping[str, Row]) -> Sequence[str]:
-    """Return the page's ancestors, root first, those that only its ancestors name, and the page."""
-    pages = {str(one): Grants(tuple(page["ancestors"] or ()), None) for one, page in above.items()}
-    pages[str(row["page_id"])] = Grants(tuple(row["ancestors"] or ()), None)
-    own = list(row["ancestors"] or ())
-    further = [one for one in lineage(str(row["page_id"]), pages) if one not in own and one != row["page_id"]]
-    return [*own, *further, str(row["page_id"])]
 
 
 def _title(page_id: str, row: Row, above: Mapping[str, Row]) -> str:
@@ -331,8 +327,7 @@ def _reason(level: str, reason: str | None) -> str:
 
 
 def clauses(readers: str) -> list[list[str]] | str:
-    """Return a reader class as lists of principals, of each of which one must match; `everyone` and `nobody` by
-    name."""
+    """Return a reader class as lists of principals, one of each must match; `everyone` and `nobody` by name."""
     if readers in (EVERYONE, NOBODY):
         return readers
     return sorted(sorted(clause) for clause in clauses_of(readers))

@@ -199,8 +199,7 @@ _FRAGMENT = "!$&'()*+,;=:@/?-._~"
 def pieces_of(
     text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: ChunkSize
 ) -> list[SectionPiece]:
-    """Return the section's atoms as pieces; prose is divided further at sentence ends, an atom that is too long at
-    words."""
+    """Return the section's atoms as pieces; prose is divided at sentence ends, an atom that is too long at words."""
     pieces: list[SectionPiece] = []
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         start, end, kind = block["start"], block["end"], block["kind"]
@@ -294,8 +293,7 @@ def _size_cost(tokens: int, size: ChunkSize) -> float:
 
 
 def _cut_price(text: str, kind: str, following: str | None) -> float:
-    """Return the cost of a cut after an atom: more between rows of a table or after a line that introduces the next
-    one."""
+    """Return the cost of a cut after an atom: more between rows of a table, or before what it introduces."""
     if kind == "heading" or (kind == "paragraph" and text.rstrip().endswith(":")):
         return _LEAD_IN
     if kind == "paragraph" and following == "table" and is_caption(text):

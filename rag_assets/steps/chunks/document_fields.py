@@ -57,8 +57,12 @@ def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.
         number = numbers.get(page_id)
         section, heading = headed.get(at, (0, ""))
         columns["chapter"].append(_chapter(number, titles) if number else None)
-        told = _told((*number, section), heading) if number and section else None
-        columns["section"].append(told or (_section(number, titles) if number else None))
+        told = None  # of the chapter's own page
+        if number and section:
+            told = _told((*number, section), heading)
+        elif number and len(number) > 1 and number[0]:
+            told = _told(number, titles[number])
+        columns["section"].append(told)
         columns["page_order"].append(places[page_id] if number else None)
         columns["source_file"].append(rows[page_id]["source_file"])
     for name, values in columns.items():
@@ -152,13 +156,6 @@ def _chapter(number: Number, titles: Mapping[Number, str]) -> str:
         return title  # its own number counts
     title = title[own.end() :] if own else title
     return f"Chapter {number[0]}: {title}" if title else f"Chapter {number[0]}"
-
-
-def _section(number: Number, titles: Mapping[Number, str]) -> str | None:
-    """Return `3.2 Data Types`; None for the chapter's own page."""
-    if len(number) == 1 or number[0] == 0:
-        return None
-    return _told(number, titles[number])
 
 
 def _told(number: Number, title: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -70,9 +70,18 @@ def join_sources(
     """Return the chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
 
     `kind_of` gives the kind of a page by its source and id: page, comments, attachment or document.
-    Raises CollisionError: two sources have a page of the same id.
+
+    Raises:
+        CollisionError: two sources have a page of the same id: nobody could say which one a citation means.
     """
-    refuse_collisions({source: table["page_id"].to_pylist() for source, table in sorted(chunks.items())})
+    owner: dict[str, str] = {}
+    for source, table in sorted(chunks.items()):
+        for page_id in table["page_id"].to_pylist():
+            if owner.setdefault(page_id, source) != source:
+                raise CollisionError(
+                    f"page {page_id!r} is in source {owner[page_id]!r} and in source {source!r}; "
+                    f"set `sources.{source}.id_prefix` to tell them apart"
+                )
     tables = [_of_source(table, source, kind_of) for source, table in sorted(chunks.items())]
     if not tables:
         return _of_source(CHUNKS.empty(), "", kind_of)
@@ -84,18 +93,6 @@ def _of_source(table: pa.Table, source: str, kind_of: Callable[[str, str], str])
     kinds = {page_id: kind_of(source, page_id) for page_id in set(pages)}
     table = table.append_column("source", pa.array([source] * len(table), pa.string()))
     return table.append_column("kind", pa.array([kinds[page_id] for page_id in pages], pa.string()))
-
-
-def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:
-    """A page id is unique within a tenant, or nobody could say which page a citation means."""
-    owner: dict[str, str] = {}
-    for source, page_ids in pages.items():
-        for page_id in page_ids:
-            if owner.setdefault(page_id, source) != source:
-                raise CollisionError(
-                    f"page {page_id!r} is in source {owner[page_id]!r} and in source {source!r}; "
-                    f"set `sources.{source}.id_prefix` to tell them apart"
-                )
 
 
 def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> ChunkSelection:

@@ -131,24 +131,20 @@ class Enclosing:
         self._open: list[tuple[int, str]] = []  # indentation and line, outermost first
 
     def definitions(self, text: str) -> tuple[str, ...]:
-        """Return the lines of the definitions that enclose the beginning of `text`, outermost first; then it is
-        read."""
+        """Return the lines of the definitions that enclose the beginning of `text`, outermost first; read it."""
         first = next((line for line in text.split("\n") if line.strip()), "")
         depth = _indentation(first)
         definitions = [line for indentation, line in self._open if indentation < depth or indentation == 0]
         enclosing = () if _FENCE.match(first) else tuple(definitions[: 1 if depth == 0 else None][-DEPTH:])
         for line in text.split("\n"):
-            self._read(line)
+            if _FENCE.match(line):
+                self._open.clear()
+            elif _DEFINITION.match(line) or _SIGNATURE.match(line):
+                inner = _indentation(line)
+                while self._open and self._open[-1][0] >= inner:
+                    self._open.pop()
+                self._open.append((inner, line.strip()[:MAX_LINE_CHARS]))
         return enclosing
-
-    def _read(self, line: str) -> None:
-        if _FENCE.match(line):
-            self._open.clear()
-        elif _DEFINITION.match(line) or _SIGNATURE.match(line):
-            indentation = _indentation(line)
-            while self._open and self._open[-1][0] >= indentation:
-                self._open.pop()
-            self._open.append((indentation, line.strip()[:MAX_LINE_CHARS]))
 
 
 def _indentation(line: str) -> int:
@@ -191,14 +187,12 @@ def embedded_windows(chunks: pa.Table, limit: InputLimit | None) -> list[list[st
     `limit`: None if the model reads any passage at once, or does not say.
     """
     texts = embedded_texts(chunks)
-    if limit is None:
-        return [[text] for text in texts]
-    # A token has at least one character: most passages need not be counted.
-    longest = int(LONG * limit.tokens)
-    rows = [row for row, text in enumerate(texts) if len(text) > longest]
-    if not rows:
-        return [[text] for text in texts]
     found = [[text] for text in texts]
+    # A token has at least one character: most passages need not be counted.
+    longest = int(LONG * limit.tokens) if limit else 0
+    rows = [row for row, text in enumerate(texts) if len(text) > longest]
+    if limit is None or not rows:
+        return found
     chosen = take_rows(chunks.select(["prefix", "text", "structure"]), np.array(rows))
     prefixes, passages, structures = (column.to_pylist() for column in chosen.columns)
     above = [len(offsets) for offsets in limit.tokenizer.offsets(prefixes)]
@@ -279,41 +273,42 @@ def build_contexts(
         failures: by chunk id why a model wrote none.
         count_tokens: counts texts as the embedding model does; without it token counts are those of the bare texts.
     """
-    ids, texts = chunks["chunk_id"].to_pylist(), chunks["text"].to_pylist()
+    ids, titles = chunks["chunk_id"].to_pylist(), chunks["title"].to_pylist()
     prefixes = lexical = [""] * len(ids)
     if template == "metadata":
         prefixes, lexical = metadata_prefixes(chunks), lexical_prefixes(chunks)
     columns: dict[str, list[Any]] = {name: [] for name in CONTEXTS.columns.names}
-    for chunk_id, title, prefix, lexical_prefix, text in zip(
-        ids, chunks["title"].to_pylist(), prefixes, lexical, texts, strict=True
-    ):
+    for chunk_id, title, *above in zip(ids, titles, prefixes, lexical, strict=True):
         context, failure = (written or {}).get(chunk_id), (failures or {}).get(chunk_id)
-        row = {"chunk_id": chunk_id, "document_type": document_type(title or ""), "tokens_in": 0, "tokens_out": 0}
-        if context is not None:
-            row |= {
-                "level": "llm",
-                "quality": context.quality,
-                "issues": list(context.issues),
-                "tokens_in": context.tokens_in,
-                "tokens_out": context.tokens_out,
-                "generation_timestamp": datetime.fromtimestamp(context.made_at, UTC),
-                "llm_provider": context.provider,
-                "llm_model": context.model,
-                **dict(zip(COMPONENTS, context.scores or (), strict=False)),
-            }
-        else:
-            is_skipped = failure is not None and failure.startswith(NOT_ASKED)
-            row["level"] = "skipped" if is_skipped else "metadata" if prefix else "none"
-            row["issues"] = [failure] if failure else []
         told = context.text if context else ""
-        row["prefix"], row["lexical_prefix"] = (
-            "\n".join(filter(None, (one, told))) for one in (prefix, lexical_prefix)
-        )
-        row["contextualized"] = under_prefixes([row["prefix"]], [text])[0]
+        row = _written(context) if context else _unwritten(failure, above[0])
+        row["prefix"], row["lexical_prefix"] = ("\n".join(filter(None, (prefix, told))) for prefix in above)
+        row |= {"chunk_id": chunk_id, "document_type": document_type(title or "")}
         for name, values in columns.items():
             values.append(row.get(name))
+    columns["contextualized"] = under_prefixes(columns["prefix"], chunks["text"].to_pylist())
     columns["token_count"] = _token_counts(chunks["token_count"].to_pylist(), columns["prefix"], count_tokens)
     return pa.table(columns, schema=CONTEXTS.arrow)
+
+
+def _written(context: WrittenContext) -> dict[str, Any]:
+    return {
+        "level": "llm",
+        "quality": context.quality,
+        "issues": list(context.issues),
+        "tokens_in": context.tokens_in,
+        "tokens_out": context.tokens_out,
+        "generation_timestamp": datetime.fromtimestamp(context.made_at, UTC),
+        "llm_provider": context.provider,
+        "llm_model": context.model,
+        **dict(zip(COMPONENTS, context.scores or (), strict=False)),
+    }
+
+
+def _unwritten(failure: str | None, prefix: str) -> dict[str, Any]:
+    is_skipped = failure is not None and failure.startswith(NOT_ASKED)
+    level = "skipped" if is_skipped else "metadata" if prefix else "none"
+    return {"level": level, "issues": [failure] if failure else [], "tokens_in": 0, "tokens_out": 0}
 
 
 def token_counter(tokenizer: Tokenizer) -> CountTokens:

@@ -216,15 +216,18 @@ def prompt(document: ContextDocument, indexes: Sequence[int], fence: Fence, advi
     parts = [document.head(fence)]
     for number, index in enumerate(indexes, start=1):
         passage = document.passages[index]
-        parts += [*_surroundings(document, index, fence), _block(passage, number if several else None, fence)]
-    text = _ASKED.format(
+        path = _harmless(_one_line(" › ".join(passage.heading_path)))
+        text = f"Under {path}:\n{_harmless(_shortened(passage.text, _PASSAGE_CHARS))}"
+        fenced = fence.around("passage", text, number if several else None)
+        parts += [*_surroundings(document, index, fence), f"[{number}] {fenced}" if several else fenced]
+    asked = _ASKED.format(
         least=MIN_WORDS,
         most=MAX_WORDS,
         what="each of the passages is" if several else "the passage is",
         each=", each passage's on a line of its own that begins with its number in brackets" if several else "",
     )
     hints = [f"An earlier answer was not good enough. {hint[:1].upper()}{hint[1:]}." for hint in advice]
-    return "\n\n".join([*parts, text, *hints])
+    return "\n\n".join([*parts, asked, *hints])
 
 
 def read_answer(text: str, count: int) -> list[str | None]:
@@ -250,13 +253,6 @@ def _surroundings(document: ContextDocument, index: int, fence: Fence) -> Iterat
             yield fence.around(name, _harmless(text))
 
 
-def _block(passage: ContextPassage, number: int | None, fence: Fence) -> str:
-    mark = f"[{number}] " if number else ""
-    path = _harmless(_one_line(" › ".join(passage.heading_path)))
-    text = _harmless(_shortened(passage.text, _PASSAGE_CHARS))
-    return f"{mark}{fence.around('passage', f'Under {path}:{chr(10)}{text}', number)}"
-
-
 def _passage(row: dict[str, object], origin: tuple[str, ...]) -> ContextPassage:
     path = tuple(str(name) for name in row["heading_path"] or ())  # type: ignore[attr-defined]
     title, text = str(row["title"]), str(row["text"])
@@ -267,8 +263,7 @@ def _passage(row: dict[str, object], origin: tuple[str, ...]) -> ContextPassage:
 
 
 def _address(*parts: str) -> str:
-    """Return a digest; its first part has readers and page: the same text elsewhere may be next to text with other
-    readers."""
+    """Return a digest. Readers and page are a part: the same text elsewhere may be next to text of other readers."""
     return hashlib.sha256("\x1e".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

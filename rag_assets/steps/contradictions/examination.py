@@ -125,8 +125,7 @@ def neglected(chunks: pa.Table, said: Properties, given: Properties, today: date
 
 
 def properties_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
-    """Yield the names and values in a passage's lines about its page's owner or review: rows of two cells, and lines
-    such as `key: value`."""
+    """Yield names and values about a page's owner or review: rows of two cells, lines such as `key: value`."""
     for unit in chunk.parts.units if chunk.kind not in ("comments", "attachment") else ():
         name = value = ""
         if unit.kind == "table" and len(cells := cells_of(line_of(unit, chunk.text))) == 2:

@@ -118,7 +118,8 @@ class Pair(NamedTuple):
 
 def entries(chunk: Chunk) -> Iterator[StatedEntry]:
     """Yield what a passage states, but for what it marks as past, or gives as an example."""
-    if _is_aside(chunk):
+    headings = [heading for heading in chunk.heading_path if heading != chunk.title]
+    if mark_of_headings(headings) is not None or any(map(_ASIDE.search, headings)):
         return
     for unit in chunk.parts.units:
         if unit.kind in ("heading", "header", "code") or unit.end - unit.start > _LONGEST:
@@ -169,12 +170,6 @@ def is_past(passages: Sequence[Chunk]) -> bool:
     opening = (chunk for chunk in passages if chunk.chunk_idx < _OPENING)
     said = (([unit.of(chunk.text) for unit in chunk.parts.units], chunk.heading_path) for chunk in opening)
     return any(mark_of_sentences(sentences, path[-1] if path else "") for sentences, path in said)
-
-
-def _is_aside(chunk: Chunk) -> bool:
-    """Return whether a passage tells of what is not in force, or an example."""
-    headings = [heading for heading in chunk.heading_path if heading != chunk.title]
-    return mark_of_headings(headings) is not None or any(map(_ASIDE.search, headings))
 
 
 def _of_fields(said: Sequence[StatedEntry], versions: bool) -> Iterator[Pair]:

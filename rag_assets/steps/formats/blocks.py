@@ -72,8 +72,7 @@ def row_line(texts: Sequence[str]) -> str:
 
 
 def grid(rows: Sequence[Sequence[Cell]], repeats: Repeats) -> Iterator[list[str]]:
-    """Yield the texts of each row with merged cells repeated in every row and column that they cover, while they may
-    be."""
+    """Yield the texts of each row, merged cells repeated in all rows and columns that they cover, while they may be."""
     below: dict[int, tuple[int, str]] = {}  # column → rows still covered from above, and the text there
     for cells in rows:
         texts: list[str] = []

@@ -40,7 +40,14 @@ BUDGET = Budget()
 def within(content: Content, budget: Budget = BUDGET) -> Content:
     """Return the content up to where it exceeds the budget, with the reason in `cut`; unchanged if it does not."""
     if any(block.kind == "heading" and len(block.text) > HEADING_MAX for block in content.blocks):
-        content = content._replace(blocks=[part for block in content.blocks for part in _shallow(block)])
+        blocks: list[Block] = []
+        for block in content.blocks:
+            if block.kind != "heading" or len(block.text) <= HEADING_MAX:
+                blocks.append(block)
+            else:  # is a paragraph that links still reach
+                blocks += [Block("reference", "", anchors=block.anchors)] if block.anchors else []
+                blocks.append(Block("paragraph", block.text))
+        content = content._replace(blocks=blocks)
     spent = _BudgetSpent(budget)
     for place, block in enumerate(content.blocks):
         if (name := spent.take(block)) is not None:
@@ -101,14 +108,6 @@ def _cells(block: Block) -> int:
         return 0
     row = block.text.partition("\n")[0]
     return row.count("|") - row.count("\\|") - 1
-
-
-def _shallow(block: Block) -> Sequence[Block]:
-    """Return a heading that is too long for one, as a paragraph that links still reach."""
-    if block.kind != "heading" or len(block.text) <= HEADING_MAX:
-        return [block]
-    anchors = [Block("reference", "", anchors=block.anchors)] if block.anchors else []
-    return [*anchors, Block("paragraph", block.text)]
 
 
 def noted(body: str, reason: str) -> str:

@@ -70,19 +70,13 @@ def exported_index(content: bytes) -> ExportedIndex:
     """Return the contents of the index. Raises PageError if it is not HTML."""
     tree = parse_html(content)
     named = {page_id for link in tree.iter("a") if (page_id := _linked(link))}
-    return ExportedIndex(_key_of(tree), sorted(named))
+    details = ((head.text_content().strip(), head.getnext()) for head in tree.iter("th"))
+    keys = (cell.text_content().strip() for name, cell in details if name == "Key" and cell is not None)
+    return ExportedIndex(next(filter(None, keys), None), sorted(named))
 
 
 def _line_of(element: Any) -> str:
     return " ".join(element.text_content().split())
-
-
-def _key_of(index: Any) -> str | None:
-    for head in index.iter("th"):
-        cell = head.getnext()
-        if head.text_content().strip() == "Key" and cell is not None and (key := cell.text_content().strip()):
-            return str(key)
-    return None
 
 
 def _linked(link: Any) -> str | None:

@@ -241,8 +241,7 @@ class Walk:
         return self.cell(element, lifted), lifted
 
     def cell(self, element: Element, lifted: list[Block], rule: Rule | None = None) -> str:
-        """Return the content of an element, or what its rule writes, as one line; code that it cannot carry is appended
-        to `lifted`."""
+        """Return an element's content, or what its rule writes, as one line; lift code that the line cannot carry."""
         outer = self.blocks, self._buffer, self.linked
         blocks: list[Block] = []
         self.blocks, self._buffer, self.linked = blocks, [], 0

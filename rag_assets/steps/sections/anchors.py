@@ -182,7 +182,8 @@ def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
     """Yield every link to an anchor of one of the pages, in order.
 
     A link names an anchor by its words (`ac:anchor`: a heading's, or an anchor macro's name) or by its whole id (the
-    part of an address behind `#`). A repeated anchor leads to the first, as in a browser.
+    part of an address behind `#`). A repeated anchor leads to the first, as in a browser; the page's own text alone has
+    anchors.
 
     Args:
         sections: rows of SECTIONS.
@@ -190,31 +191,22 @@ def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
     """
     pages = pages.select(["page_id", "space", "title", "url", "anchor_flavor"])
     page_of = {row["page_id"]: row for row in pages.to_pylist()}
-    targets, places = PageTargets(page_of.values()), _places(sections)
-    for row in sections.select(["section_id", "page_id", "links"]).to_pylist():
+    targets = PageTargets(page_of.values())
+    rows = sections.select(["section_id", "page_id", "anchor", "anchors", "included_from", "links"]).to_pylist()
+    places: dict[tuple[str, str], str] = {}
+    for row in rows:
+        for name in (row["anchor"], *(one["name"] for one in row["anchors"])) if row["included_from"] is None else ():
+            places.setdefault((row["page_id"], name), row["section_id"])
+    for row in rows:
         own = page_of[row["page_id"]]
         for link in row["links"]:
             url, _, fragment = link["target"].partition("#") if link["kind"] == "url" else ("", "", link["anchor"])
             page_id = targets.of(link, own["space"]) if link["kind"] == "page" or url else row["page_id"]
             if fragment and page_id is not None:
-                yield Landing(row["section_id"], link, _target(places, page_of[page_id], fragment))
-
-
-def _places(sections: pa.Table) -> dict[tuple[str, str], str]:
-    """Return the first section of a page that an anchor leads to; the page's own text alone has anchors."""
-    places: dict[tuple[str, str], str] = {}
-    columns = ("section_id", "page_id", "anchor", "anchors", "included_from")
-    for row in sections.select(columns).to_pylist():
-        if row["included_from"] is None:
-            for name in (row["anchor"], *(one["name"] for one in row["anchors"])):
-                places.setdefault((row["page_id"], name), row["section_id"])
-    return places
-
-
-def _target(places: Mapping[tuple[str, str], str], page: Mapping[str, Any], fragment: str) -> str | None:
-    anchors = Anchors(clean(page["title"] or ""), page["anchor_flavor"])
-    names = (name for words in (fragment, unquote(fragment)) for name in anchors.meant(words))
-    return next((places[page["page_id"], name] for name in names if (page["page_id"], name) in places), None)
+                anchors = Anchors(clean(page_of[page_id]["title"] or ""), page_of[page_id]["anchor_flavor"])
+                names = (name for words in (fragment, unquote(fragment)) for name in anchors.meant(words))
+                target = next((places[page_id, name] for name in names if (page_id, name) in places), None)
+                yield Landing(row["section_id"], link, target)
 
 
 def _name(space: str | None, title: str | None) -> tuple[str, str]:

@@ -61,8 +61,7 @@ class PageLists:
         self._properties: dict[str, list[Properties]] = {}
 
     def passages(self, listing: Listing, page: Row, section: OutlineSection) -> list[IncludedText] | None:
-        """Return the content of a list on a page, a passage for each reader class; None if it uses unsupported
-        parameters."""
+        """Return a list's content on a page, a passage for each reader class; None for unsupported parameters."""
         try:
             groups = list((self._children if listing.macro == "children" else self._report)(listing, page))
         except (CqlError, ValueError):

@@ -152,8 +152,7 @@ class Library:
         return near[0] if len(near) == 1 else None
 
     def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
-        """Return the content of a page or an excerpt of it; None if there is no such excerpt or the page cannot be
-        read."""
+        """Return a page's content, or an excerpt; None if there is no such excerpt or the page cannot be read."""
         key = page["page_id"], excerpt
         if key not in self._contents:
             self._contents[key] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line, cell_text
@@ -13,9 +13,9 @@ from rag_assets.steps.files.office.parts import (
     C,
     M,
     Package,
-    Relation,
     description_of,
     equation_text,
+    target_of,
     write_chart,
     write_diagram,
     write_run,
@@ -124,21 +124,19 @@ class _Slide:
     def __init__(self, package: Package, name: str, writer: BlockWriter, height: float) -> None:
         self._package, self._writer, self._height = package, writer, height
         self._relations = package.relations(name)
-        self._text = SlideText(writer, self._relations)
-        boxes: dict[tuple[str, str], tuple[float, float, float]] = {}
-        relations: Mapping[str, Relation] = self._relations
-        for kind in ("slideLayout", "slideMaster"):
-            relation = next((each for each in relations.values() if each.kind == kind), None)
-            tree = None if relation is None else self._package.xml(relation.target)
-            if relation is None or tree is None:
+        self._inherited: dict[tuple[str, str], tuple[float, float, float]] = {}
+        relations = self._relations
+        for kind in ("slideLayout", "slideMaster"):  # have the boxes of placeholders that the slide does not place
+            above = target_of(relations, kind)
+            tree = package.xml(above)
+            if tree is None:
                 break
             for node in tree.iter(f"{P}sp"):
                 holder = next(node.iter(f"{P}ph"), None)
                 if holder is not None and (box := _box(node)) is not None:
-                    boxes.setdefault(_key(holder), box)
-                    boxes.setdefault((holder.get("type", "obj"), ""), box)
-            relations = self._package.relations(relation.target)
-        self._inherited = boxes
+                    self._inherited.setdefault(_key(holder), box)
+                    self._inherited.setdefault((holder.get("type", "obj"), ""), box)
+            relations = package.relations(above)
 
     def read(self, slide: Element, number: int) -> None:
         """Write a slide, unless it is hidden."""
@@ -150,7 +148,7 @@ class _Slide:
         placed = [*self._placed(tree, _View())] if tree is not None else []
         shapes = in_reading_order(placed, self._height)
         title = next((node for node, kind in shapes if kind in _TITLES), None)
-        titled = () if title is None else map(self._text.line, title.iterfind(f"{P}txBody/{A}p"))
+        titled = () if title is None else map(self._line, title.iterfind(f"{P}txBody/{A}p"))
         write_title(self._writer, Line(" ".join(" ".join(line.paragraphs()) for line in titled)), number)
         for node, kind in shapes:
             if node is not title:
@@ -158,7 +156,7 @@ class _Slide:
         for relation in self._relations.values():
             if relation.kind == "notesSlide" and (notes := self._package.xml(relation.target)) is not None:
                 lines = [
-                    self._text.line(paragraph)
+                    self._line(paragraph)
                     for node in notes.iter(f"{P}sp")
                     if any(holder.get("type") == "body" for holder in node.iter(f"{P}ph"))
                     for paragraph in node.iterfind(f"{P}txBody/{A}p")
@@ -192,7 +190,7 @@ class _Slide:
             has_text = any((text.text or "").strip() for text in node.iter(f"{A}t"))
             self._writer.count("page header or footer", "navigation", int(has_text))
         elif is_frame and table is not None:
-            self._text.table(table)
+            self._table(table)
         elif is_frame and chart is not None:
             write_chart(self._writer, self._part(chart.get(f"{R}id", "")))
         elif is_frame and diagram is not None:
@@ -202,11 +200,81 @@ class _Slide:
             self._writer.text(described)
             self._writer.count("embedded object" if is_frame else "figure", "rendered" if described else "lost")
         else:
-            self._text.body(node.find(f"{P}txBody"), kind in ("body", "obj"))
+            self._body(node.find(f"{P}txBody"), kind in ("body", "obj"))
 
     def _part(self, name: str) -> Element | None:
         relation = self._relations.get(name)
         return None if relation is None or relation.external else self._package.xml(relation.target)
+
+    def _body(self, element: Element | None, bullets: bool) -> None:
+        """Write the paragraphs of a text body; `bullets`: if nothing is said, they are items of a list."""
+        counts: dict[int, int] = {}
+        for paragraph in () if element is None else element.iterchildren(f"{A}p"):
+            line = self._line(paragraph)
+            if not line.empty():
+                self._paragraph(paragraph, line, bullets, counts)
+        self._writer.end_list()
+
+    def _paragraph(self, paragraph: Element, line: Line, bullets: bool, counts: dict[int, int]) -> None:
+        properties = paragraph.find(f"{A}pPr")
+        marks = [] if properties is None else [str(each.tag).removeprefix(A) for each in properties]
+        level = min((small_int(properties.get("lvl")) or 0) if properties is not None else 0, 8)
+        numbered = None if properties is None else properties.find(f"{A}buAutoNum")
+        for deeper in [each for each in counts if each > level or (numbered is None and each == level)]:
+            del counts[deeper]
+        if numbered is not None:
+            counts[level] = counts.get(level, (small_int(numbered.get("startAt")) or 1) - 1) + 1
+            kind = numbered.get("type", "")  # such as `arabicPeriod` or `alphaLcParenR`
+            form = next((name for prefix, name in _FORMS.items() if kind.startswith(prefix)), "decimal")
+            text = number_text(counts[level], form)
+            end = ")" if "Paren" in kind else "."
+            self._writer.item(line, f"{'(' * kind.endswith('ParenBoth')}{text}{end}", level)
+        elif "buNone" not in marks and (bullets or level or "buChar" in marks or "buBlip" in marks):
+            self._writer.item(line, "-", level)
+        else:
+            self._writer.paragraph(line)
+
+    def _line(self, paragraph: Element, line: Line | None = None) -> Line:
+        """Return the text of a paragraph, appended to the line."""
+        line = line or Line()
+        for node in paragraph:
+            if node.tag in (f"{A}r", f"{A}fld"):
+                mark = line.mark()
+                write_run(self._writer, line, node)
+                link = node.find(f"{A}rPr/{A}hlinkClick")
+                relation = None if link is None else self._relations.get(link.get(f"{R}id", ""))
+                if relation is not None and relation.external:
+                    line.link(mark, relation.target)
+            elif node.tag == f"{A}br":
+                line.line_break()
+            elif node.tag == f"{M}oMath":
+                line.write(f" {equation_text(node)} ")
+                self._writer.count("equation", "rendered")
+            elif node.tag == f"{MC}AlternateContent":
+                chosen = node.find(f"{MC}Choice")
+                self._line(node if chosen is None else chosen, line)
+            elif node.tag not in (f"{A}pPr", f"{A}endParaRPr") and isinstance(node.tag, str):
+                self._line(node, line)
+        return line
+
+    def _table(self, table: Element) -> None:
+        properties = table.find(f"{A}tblPr")
+        first = properties is not None and is_on(properties.get("firstRow"), absent=False)
+        rows = [
+            [
+                self._cell(cell)
+                for cell in row.iterchildren(f"{A}tc")
+                if not any(is_on(cell.get(name), absent=False) for name in ("hMerge", "vMerge"))
+            ]
+            for row in table
+        ]
+        self._writer.table([row for row in rows if row], "first" if first else "unknown")
+
+    def _cell(self, cell: Element) -> Cell:
+        with self._writer.cell() as blocks:
+            self._body(cell.find(f"{A}txBody"), bullets=False)
+        columns, rows = (small_int(cell.get(name)) or 1 for name in ("gridSpan", "rowSpan"))
+        return Cell(cell_text(blocks), False, columns, rows)
 
 
 def _key(holder: Element | None) -> tuple[str, str]:
@@ -242,81 +310,3 @@ def _inside(group: Element, view: _View) -> _View:
     scale_y = view.scale_y * (height / child_height if child_height else 1)
     left, top = view.x + x * view.scale_x, view.y + y * view.scale_y
     return _View(left - child_x * scale_x, top - child_y * scale_y, scale_x, scale_y)
-
-
-class SlideText:
-    """Writes the text of one slide."""
-
-    def __init__(self, writer: BlockWriter, relations: Mapping[str, Relation]) -> None:
-        self._writer = writer
-        self._relations = relations
-
-    def body(self, element: Element | None, bullets: bool) -> None:
-        """Write the paragraphs of a text body; `bullets`: if nothing is said, they are items of a list."""
-        counts: dict[int, int] = {}
-        for paragraph in () if element is None else element.iterchildren(f"{A}p"):
-            line = self.line(paragraph)
-            if not line.empty():
-                self._paragraph(paragraph, line, bullets, counts)
-        self._writer.end_list()
-
-    def _paragraph(self, paragraph: Element, line: Line, bullets: bool, counts: dict[int, int]) -> None:
-        properties = paragraph.find(f"{A}pPr")
-        marks = [] if properties is None else [str(each.tag).removeprefix(A) for each in properties]
-        level = min((small_int(properties.get("lvl")) or 0) if properties is not None else 0, 8)
-        numbered = None if properties is None else properties.find(f"{A}buAutoNum")
-        for deeper in [each for each in counts if each > level or (numbered is None and each == level)]:
-            del counts[deeper]
-        if numbered is not None:
-            counts[level] = counts.get(level, (small_int(numbered.get("startAt")) or 1) - 1) + 1
-            kind = numbered.get("type", "")  # such as `arabicPeriod` or `alphaLcParenR`
-            form = next((name for prefix, name in _FORMS.items() if kind.startswith(prefix)), "decimal")
-            text = number_text(counts[level], form)
-            end = ")" if "Paren" in kind else "."
-            self._writer.item(line, f"{'(' * kind.endswith('ParenBoth')}{text}{end}", level)
-        elif "buNone" not in marks and (bullets or level or "buChar" in marks or "buBlip" in marks):
-            self._writer.item(line, "-", level)
-        else:
-            self._writer.paragraph(line)
-
-    def line(self, paragraph: Element, line: Line | None = None) -> Line:
-        """Return the text of a paragraph, appended to the line."""
-        line = line or Line()
-        for node in paragraph:
-            if node.tag in (f"{A}r", f"{A}fld"):
-                mark = line.mark()
-                write_run(self._writer, line, node)
-                link = node.find(f"{A}rPr/{A}hlinkClick")
-                relation = None if link is None else self._relations.get(link.get(f"{R}id", ""))
-                if relation is not None and relation.external:
-                    line.link(mark, relation.target)
-            elif node.tag == f"{A}br":
-                line.line_break()
-            elif node.tag == f"{M}oMath":
-                line.write(f" {equation_text(node)} ")
-                self._writer.count("equation", "rendered")
-            elif node.tag == f"{MC}AlternateContent":
-                chosen = node.find(f"{MC}Choice")
-                self.line(node if chosen is None else chosen, line)
-            elif node.tag not in (f"{A}pPr", f"{A}endParaRPr") and isinstance(node.tag, str):
-                self.line(node, line)
-        return line
-
-    def table(self, table: Element) -> None:
-        properties = table.find(f"{A}tblPr")
-        first = properties is not None and is_on(properties.get("firstRow"), absent=False)
-        rows = [
-            [
-                self._cell(cell)
-                for cell in row.iterchildren(f"{A}tc")
-                if not any(is_on(cell.get(name), absent=False) for name in ("hMerge", "vMerge"))
-            ]
-            for row in table
-        ]
-        self._writer.table([row for row in rows if row], "first" if first else "unknown")
-
-    def _cell(self, cell: Element) -> Cell:
-        with self._writer.cell() as blocks:
-            self.body(cell.find(f"{A}txBody"), bullets=False)
-        columns, rows = (small_int(cell.get(name)) or 1 for name in ("gridSpan", "rowSpan"))
-        return Cell(cell_text(blocks), False, columns, rows)

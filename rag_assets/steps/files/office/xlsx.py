@@ -81,7 +81,9 @@ def write_sheet(writer: BlockWriter, rows: Iterable[SheetRow], shape: SheetShape
     for row in rows:
         if not row.cells:
             continue
-        if part and _parted(last, row.row, shape):
+        # A blank row parts them, or a defined table begins.
+        between = range(last + 1, min(row.row, last + 2 + len(shape.hidden_rows)))
+        if part and (row.row in shape.names or any(blank not in shape.hidden_rows for blank in between)):
             _write_part(writer, part, shape)
             part, size = [], 0
         last = row.row
@@ -90,14 +92,6 @@ def write_sheet(writer: BlockWriter, rows: Iterable[SheetRow], shape: SheetShape
         if size > writer.cells_left:  # more than is kept: the writer reports the cut
             break
     _write_part(writer, part, shape)
-
-
-def _parted(above: int, below: int, shape: SheetShape) -> bool:
-    """Return whether there is a blank row between two rows, or a defined table begins."""
-    if below in shape.names:
-        return True
-    hidden = shape.hidden_rows
-    return any(row not in hidden for row in range(above + 1, min(below, above + 2 + len(hidden))))
 
 
 def _write_part(writer: BlockWriter, part: list[SheetRow], shape: SheetShape) -> None:
@@ -173,15 +167,23 @@ def xlsx_text(content: bytes, budget: Budget, _pages_done: PagesDone | None = No
     return writer.file_text(workbook.read)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """The mapping of stored values to displayed ones."""
-
-    strings: Sequence[str]
-    codes: Sequence[str]  # of number formats, by the cell's style
-    from_1904: bool
-    struck: frozenset[int]  # styles of cells whose text is struck
-    writer: BlockWriter
+class _Workbook:
+    def __init__(self, package: Package, main: str, tree: Element, writer: BlockWriter) -> None:
+        self.package, self.writer = package, writer
+        self._tree = tree
+        self._relations = package.relations(main)
+        settings = tree.find(f"{S}workbookPr")
+        self._from_1904 = settings is not None and is_on(settings.get("date1904"), absent=False)
+        self._strings: list[str] = []
+        left = _STRINGS_MAX
+        for node in pulled(package, target_of(self._relations, "sharedStrings"), f"{S}si"):
+            self._strings.append(_rich(writer, node))
+            left -= len(self._strings[-1])
+            if left < 0:
+                break
+        styles = package.xml(target_of(self._relations, "styles"))
+        self._codes = _codes(styles)  # of number formats, by the cell's style
+        self._struck = _struck(styles)  # styles of cells whose text is struck
 
     def text(self, cell: Element) -> str:
         """Return the text of a cell (`c`)."""
@@ -191,125 +193,91 @@ class _Shown:
         value = cell.findtext(f"{S}v") or ""
         if kind == "s":
             place = small_int(value.strip())
-            return self.strings[place] if place is not None and place < len(self.strings) else ""
+            return self._strings[place] if place is not None and place < len(self._strings) else ""
         if kind == "b":
             return "TRUE" if value == "1" else "FALSE"
         if kind != "n" or not value:
             return clean(value)
         style = small_int(cell.get("s")) or 0
-        return shown(value.strip(), self.codes[style] if style < len(self.codes) else "", self.from_1904)
+        return shown(value.strip(), self._codes[style] if style < len(self._codes) else "", self._from_1904)
 
     def is_struck(self, cell: Element) -> bool:
         """Return whether the text of a cell is struck, and count it then."""
-        is_struck = (small_int(cell.get("s")) or 0) in self.struck
+        is_struck = (small_int(cell.get("s")) or 0) in self._struck
         self.writer.count(STRUCK, "hidden", int(is_struck))
         return is_struck
-
-
-class _Workbook:
-    def __init__(self, package: Package, main: str, tree: Element, writer: BlockWriter) -> None:
-        self._package = package
-        self._writer = writer
-        self._tree = tree
-        self._relations = package.relations(main)
-        settings = tree.find(f"{S}workbookPr")
-        from_1904 = settings is not None and is_on(settings.get("date1904"), absent=False)
-        name = next((each.target for each in self._relations.values() if each.kind == "styles"), "")
-        styles = self._package.xml(name) if name else None
-        self._shown = _Shown(self._strings(), _codes(styles), from_1904, _struck(styles), writer)
 
     def read(self) -> None:
         """Write all sheets that are not hidden."""
         for sheet in self._tree.iterfind(f"{S}sheets/{S}sheet"):
             relation = self._relations.get(sheet.get(f"{R}id", ""))
-            if relation is None or not self._package.has(relation.target):
+            if relation is None or not self.package.has(relation.target):
                 raise FileError("it is not a readable Excel workbook: a sheet is missing")
             if sheet.get("state", "visible") != "visible":
-                self._writer.count("hidden sheet", "hidden")
+                self.writer.count("hidden sheet", "hidden")
                 continue
-            self._writer.heading(Line(sheet.get("name", "")), 1)
+            self.writer.heading(Line(sheet.get("name", "")), 1)
             if relation.kind == "worksheet":
-                shape = SheetShape(
-                    merged=[*_merged(self._package, relation.target)], names=self._tables(relation.target)
-                )
-                rows = _SheetRows(self._package, relation.target, self._shown, shape)
-                write_sheet(self._writer, rows.read(), shape)
-                self._writer.count("hidden row", "hidden", rows.hidden_rows)
-                self._writer.count("hidden column", "hidden", rows.hidden_columns)
-                self._writer.count("formula without a value", "lost", rows.unknown)
+                name = relation.target
+                shape = SheetShape(merged=[*_merged(self.package, name)], names=self._tables(name))
+                rows = _SheetRows(self, name, shape)
+                write_sheet(self.writer, rows.read(), shape)
+                self.writer.count("hidden row", "hidden", rows.hidden_rows)
+                self.writer.count("hidden column", "hidden", len(rows.hidden_columns))
+                self.writer.count("formula without a value", "lost", rows.unknown)
             self._beside(relation.target)
 
     def _tables(self, name: str) -> dict[int, str]:
         """Return the names of the defined tables of a sheet by their first rows."""
         names = {}
-        for relation in self._package.relations(name).values():
-            if relation.kind == "table" and (table := self._package.xml(relation.target)) is not None:
-                place = _PLACE.match(table.get("ref", ""))
-                if place:
-                    names[int(place[2]) - 1] = table.get("displayName", "") or table.get("name", "")
+        for relation in self.package.relations(name).values():
+            table = self.package.xml(relation.target) if relation.kind == "table" else None
+            if table is not None and (place := _PLACE.match(table.get("ref", ""))):
+                names[int(place[2]) - 1] = table.get("displayName", "") or table.get("name", "")
         return names
 
     def _beside(self, name: str) -> None:
         """Write the objects on a sheet beside its cells: charts, boxes of text; count comments and figures."""
-        for relation in self._package.relations(name).values():
-            tree = self._package.xml(relation.target) if relation.kind in ("drawing", "comments") else None
-            if tree is not None and relation.kind == "drawing":
-                self._drawing(relation.target, tree)
+        for relation in self.package.relations(name).values():
+            tree = self.package.xml(relation.target) if relation.kind in ("drawing", "comments") else None
+            if tree is not None and relation.kind == "comments":
+                self.writer.count("comment", "hidden", sum(1 for _ in tree.iter(f"{S}comment")))
             elif tree is not None:
-                self._writer.count("comment", "hidden", sum(1 for _ in tree.iter(f"{S}comment")))
-
-    def _drawing(self, name: str, tree: Element) -> None:
-        relations = self._package.relations(name)
-        for chart in tree.iter(f"{C}chart"):
-            relation = relations.get(chart.get(f"{R}id", ""))
-            write_chart(self._writer, None if relation is None else self._package.xml(relation.target))
-        for paragraph in tree.iter(f"{A}p"):
-            self._writer.text(paragraph_text(self._writer, paragraph))
-        for picture in tree.iter(f"{XDR}pic", f"{PIC}pic"):
-            described = description_of(picture, f"{XDR}cNvPr")
-            self._writer.text(described)
-            self._writer.count("figure", "rendered" if described else "lost")
-
-    def _strings(self) -> list[str]:
-        name = target_of(self._relations, "sharedStrings")
-        strings: list[str] = []
-        left = _STRINGS_MAX
-        for node in pulled(self._package, name, f"{S}si"):
-            strings.append(_rich(self._writer, node))
-            left -= len(strings[-1])
-            if left < 0:
-                break
-        return strings
+                relations = self.package.relations(relation.target)
+                for chart in tree.iter(f"{C}chart"):
+                    drawn = relations.get(chart.get(f"{R}id", ""))
+                    write_chart(self.writer, None if drawn is None else self.package.xml(drawn.target))
+                for paragraph in tree.iter(f"{A}p"):
+                    self.writer.text(paragraph_text(self.writer, paragraph))
+                for picture in tree.iter(f"{XDR}pic", f"{PIC}pic"):
+                    described = description_of(picture, f"{XDR}cNvPr")
+                    self.writer.text(described)
+                    self.writer.count("figure", "rendered" if described else "lost")
 
 
 class _SheetRows:
     """Reads the rows of one sheet piece by piece, as far as they are needed."""
 
-    def __init__(self, package: Package, name: str, values: _Shown, shape: SheetShape) -> None:
-        self._package, self._name, self._shown, self._shape = package, name, values, shape
+    def __init__(self, workbook: _Workbook, name: str, shape: SheetShape) -> None:
+        self._workbook, self._name, self._shape = workbook, name, shape
         self._columns: set[int] = set()  # hidden
-        self._hidden: set[int] = set()  # columns that are hidden and have text
+        self.hidden_columns: set[int] = set()  # that have text
         self.hidden_rows = self.unknown = 0
-
-    @property
-    def hidden_columns(self) -> int:
-        """Return how many columns with text are hidden."""
-        return len(self._hidden)
 
     def read(self) -> Iterator[SheetRow]:
         """Yield the rows that are shown and have text."""
         number = -1
-        for node in pulled(self._package, self._name, f"{S}col", f"{S}row"):
+        for node in pulled(self._workbook.package, self._name, f"{S}col", f"{S}row"):
+            is_hidden = is_on(node.get("hidden"), absent=False)
             if node.tag == f"{S}col":
-                if is_on(node.get("hidden"), absent=False):
-                    first, last = small_int(node.get("min")) or 1, small_int(node.get("max")) or 1
-                    self._columns.update(range(first - 1, min(last, COLUMNS_MAX)))
+                first, last = small_int(node.get("min")) or 1, small_int(node.get("max")) or 1
+                self._columns.update(range(first - 1, min(last, COLUMNS_MAX)) if is_hidden else ())
                 continue
             number = (small_int(node.get("r")) or number + 2) - 1
             if number >= ROWS_MAX:
                 return
             cells = dict(self._cells(node))
-            if is_on(node.get("hidden"), absent=False):
+            if is_hidden:
                 self._shape.hidden_rows.add(number)
                 self.hidden_rows += bool(cells)
             elif cells:
@@ -322,11 +290,11 @@ class _SheetRows:
             column = _column_number(place[1]) if place else column + 1
             if column >= COLUMNS_MAX:
                 continue
-            text = clean(self._shown.text(cell))
-            if text and self._shown.is_struck(cell):
+            text = clean(self._workbook.text(cell))
+            if text and self._workbook.is_struck(cell):
                 continue
             if text and column in self._columns:
-                self._hidden.add(column)
+                self.hidden_columns.add(column)
             elif text:
                 yield column, text
             elif cell.find(f"{S}f") is not None and not cell.findtext(f"{S}v") and cell.get("t") != "str":
@@ -339,17 +307,12 @@ def _merged(package: Package, name: str) -> Iterator[MergedCell]:
     for chunk in package.chunks(name):
         piece = before + chunk
         for match in _MERGED.finditer(piece):
-            if match.end() > len(before) and (merged := _range(match[1].decode())) is not None:
-                yield merged
+            first, _, last = match[1].decode().partition(":")
+            begin, end = _PLACE.fullmatch(first), _PLACE.fullmatch(last or first)
+            if match.end() > len(before) and begin and end:
+                corners = ((int(place[2]) - 1, _column_number(place[1])) for place in (begin, end))
+                yield MergedCell(*(side for corner in corners for side in corner))
         before = piece[-_OVERLAP:]
-
-
-def _range(reference: str) -> MergedCell | None:
-    first, _, last = reference.partition(":")
-    begin, end = _PLACE.fullmatch(first), _PLACE.fullmatch(last or first)
-    if not begin or not end:
-        return None
-    return MergedCell(int(begin[2]) - 1, _column_number(begin[1]), int(end[2]) - 1, _column_number(end[1]))
 
 
 def _column_number(letters: str) -> int:
@@ -416,8 +379,7 @@ def shown(value: str, code: str, from_1904: bool = False) -> str:
 
 
 def general(number: Decimal) -> str:
-    """Return a number as a cell without a format shows it: eleven digits at most behind the point, no zeros at its
-    end."""
+    """Return a number as a cell without a format shows it: at most eleven digits behind the point, no zeros last."""
     text = format(float(number), ".15g") if abs(number) < 10**15 else str(number)
     if "e" in text.lower():
         return text

@@ -127,8 +127,7 @@ def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
 
 
 def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[_Key], set[tuple[str, int]]]:
-    """Return the lines repeated in the same margin of several pages, and the offsets of numbers there from the page
-    numbers."""
+    """Return the lines repeated in a margin of several pages, and the offsets of numbers there from the pages' own."""
     seen: defaultdict[_Key, set[int]] = defaultdict(set)
     offsets = Counter[tuple[str, int]]()
     for page in pages:
@@ -355,21 +354,22 @@ class _Blocks:
 
     def _add_table(self, part: _Part, grid: Grid) -> None:
         """Append the rows of a table; one that goes on from the page before repeats no header."""
-        goes_on = self._table is not None and self._continues(part, self._table, grid)
-        if not goes_on:
-            self._group += 1
+        page, before = self._table or (0, grid)
+        is_next = self._table is not None and page == part.page - 1 and before.bands and grid.rows
+        is_like = bool(is_next) and len(before.rows[0]) == len(grid.rows[0])
+        goes_on = is_like and (not grid.header or grid.header == before.header)
+        self._group += not goes_on
         header = [Cell(clean(text), header=True) for text in self._with_unit(part, grid, goes_on)]
         rows = [[Cell(clean(text)) for text in row] for row in grid.rows]
-        with_header = bool(header) and not goes_on
-        bands = [(part.place[1], grid.bands[0][0] if grid.bands else part.place[3])] if with_header else []
-        bands += grid.bands
-        found = [header, *rows] if with_header else rows
-        for cells, (top, bottom) in zip(found, bands, strict=True):
+        bands = list(grid.bands)
+        if header and not goes_on:
+            rows.insert(0, header)
+            bands.insert(0, (part.place[1], bands[0][0] if bands else part.place[3]))
+        for cells, (top, bottom) in zip(rows, bands, strict=True):
             sure = self._confidence.at(part.page, (part.place[0], top, part.place[2], bottom))
             for block in row_blocks([cells], self._group, self._repeats):
                 self.done.append(block._replace(page=part.page, confidence=sure))
-        kept = self._table[1] if goes_on and self._table and not grid.header else grid
-        self._table = part.page, kept
+        self._table = part.page, before if goes_on and not grid.header else grid
         self._in_list = False
 
     def _with_unit(self, part: _Part, grid: Grid, goes_on: bool) -> Sequence[str]:
@@ -383,10 +383,3 @@ class _Blocks:
         if self._open is not None and self._open[0] == len(self.done):
             self._open = None
         return [above.text, *grid.header[1:]]
-
-    @staticmethod
-    def _continues(part: _Part, table: tuple[int, Grid], grid: Grid) -> bool:
-        page, before = table
-        if page != part.page - 1 or not before.bands or not grid.rows or len(before.rows[0]) != len(grid.rows[0]):
-            return False
-        return not grid.header or grid.header == before.header

@@ -6,15 +6,15 @@ Held in memory are the words of the page at work, and of the pages before it the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 from rag_assets.steps.files.pdf.headings import Outlined
 from rag_assets.steps.files.pdf.layout import Confidences, blocks_of
 from rag_assets.steps.files.pdf.rows import evened, readable, rows_of
 from rag_assets.steps.files.pdf.tables import ruled_tables
-from rag_assets.steps.files.pdf.words import Box, PageRows, PageWords, page_text, turned_place
+from rag_assets.steps.files.pdf.words import Box, PageRows, page_text, turned_place
 from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
 from rag_assets.steps.formats.blocks import blocks_body
 from rag_assets.steps.formats.budget import Budget, noted, within
@@ -92,8 +92,7 @@ def _filled_fields(page: Any) -> Iterator[str]:
 
 
 def _struck_out(page: Any) -> Iterator[Box]:
-    """Yield lines in the middle of text struck out by annotations, along and across the page: its words may be
-    turned."""
+    """Yield lines in the middle of text struck out by annotations, along and across the page: words may be turned."""
     from ctypes import byref
 
     from pypdfium2 import raw
@@ -156,22 +155,63 @@ def pdf_text(
         recognized: the OCR text, by page from 1; blocks on these pages have its confidence.
 
     Raises:
-        FileError: it is no PDF, encrypted, has too many pages or no text at all.
+        FileError: it is no PDF, encrypted, has too many pages, an unreadable one, or no text at all.
         ImportError: pypdfium2 is not installed.
     """
+    import pypdfium2
+
+    rows: list[PageRows] = []
+    confidences: dict[int, list[tuple[float, float, int]]] = {}
+    cut, left = None, budget.text_chars
     with opened(content) as document:
-        count = len(document)
-        if count > PDF_PAGES_MAX:
+        if (count := len(document)) > PDF_PAGES_MAX:
             raise FileError(f"it has more than {PDF_PAGES_MAX} pages")
-        pages = _Pages(document, budget, recognized or {})
         outline, title = _outline(document), str(document.get_metadata_value("Title"))[:_TITLE_MAX]
-        rows = list(pages.read(count, pages_done))
+        document.init_forms()
+        for number in range(1, count + 1):
+            try:
+                with closing(document[number - 1]) as page:
+                    rows.append(_page_rows(number, page, (recognized or {}).get(number), confidences))
+            except pypdfium2.PdfiumError as error:
+                raise FileError(f"page {number} of the PDF cannot be read: {error}") from None
+            left -= sum(len(row.text) for row in rows[-1].rows)
+            if pages_done is not None:
+                pages_done(number, count)
+            if left < 0 and number < count:
+                cut = budget.reason("text_chars")
+                break
     if not any(page.letters for page in rows):
         raise FileError("the PDF has no text layer: its pages are images")
-    body = within(blocks_of(rows, outline, Confidences(pages.confidences), title), budget)
-    reason = pages.cut or body.cut
-    text = blocks_body(body._replace(cut=None))
+    body = within(blocks_of(rows, outline, Confidences(confidences), title), budget)
+    reason, text = cut or body.cut, blocks_body(body._replace(cut=None))
     return FileText(noted(text, reason) if reason else text, "blocks", count)
+
+
+def _page_rows(
+    number: int, page: Any, recognized: OcrPage | None, confidences: dict[int, list[tuple[float, float, int]]]
+) -> PageRows:
+    """Return the lines of a page; add where the middle of each word that OCR read lies on it, and how sure OCR was."""
+    figures, lines = _drawn(page)
+    text = page_text(page, [*lines, *_struck_out(page)])
+    if recognized is not None:
+        first, confidences[number] = text.parts[0], []
+        for word in recognized.words:
+            x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
+            x, y = turned_place(x, y, first.width, first.height, first.turned)
+            confidences[number].append((first.width - x if first.mirrored else x, y, word.confidence))
+    fields = tuple(_filled_fields(page))
+    parts: list[PageRows] = []
+    for part in text.parts:  # words that are turned alike
+        shown = readable(part.words)
+        ruled, others = ruled_tables([part.placed(line) for line in lines], shown)
+        rows = rows_of(others, part.width)
+        rows = evened(rows) if recognized is not None else rows
+        tiny = len(part.words) - len(shown)
+        parts.append(PageRows(number, part.width, part.height, tuple(rows), tuple(ruled), tiny, part.struck))
+    letters = text.letters + sum(map(len, fields))
+    return parts[0]._replace(
+        aslant=text.aslant, fields=fields, images=figures, letters=letters, turned=tuple(parts[1:])
+    )
 
 
 def opened(content: bytes) -> Any:
@@ -184,73 +224,6 @@ def opened(content: bytes) -> Any:
     except pypdfium2.PdfiumError as error:
         needs_password = error.err_code == raw.FPDF_ERR_PASSWORD
         raise FileError(PASSWORD if needs_password else f"it is not a readable PDF: {error}") from None
-
-
-class _Pages:
-    """Reads the pages of a document while the budget lasts."""
-
-    def __init__(self, document: Any, budget: Budget, recognized: Mapping[int, OcrPage]) -> None:
-        self._document = document
-        self._budget = budget
-        self._recognized = recognized
-        self.confidences: dict[int, list[tuple[float, float, int]]] = {}
-        self.cut: str | None = None
-
-    def read(self, count: int, pages_done: PagesDone | None) -> Iterator[PageRows]:
-        """Yield the lines of each page; a page that cannot be read is an error of the file."""
-        left = self._budget.text_chars
-        self._document.init_forms()
-        for number in range(1, count + 1):
-            page = self._page(number)
-            yield page
-            left -= sum(len(row.text) for row in page.rows)
-            if pages_done is not None:
-                pages_done(number, count)
-            if left < 0 and number < count:
-                self.cut = self._budget.reason("text_chars")
-                return
-
-    def _page(self, number: int) -> PageRows:
-        import pypdfium2
-
-        try:
-            page = self._document[number - 1]
-            try:
-                figures, lines = _drawn(page)
-                text = page_text(page, [*lines, *_struck_out(page)])
-                recognized = self._recognized.get(number)
-                if recognized is not None:
-                    self.confidences[number] = [*_places(recognized, text.parts[0])]
-                fields = tuple(_filled_fields(page))
-                first, *others = (_laid_out(number, part, lines, recognized is not None) for part in text.parts)
-                return first._replace(
-                    aslant=text.aslant,
-                    fields=fields,
-                    images=figures,
-                    letters=text.letters + sum(map(len, fields)),
-                    turned=tuple(others),
-                )
-            finally:
-                page.close()
-        except pypdfium2.PdfiumError as error:
-            raise FileError(f"page {number} of the PDF cannot be read: {error}") from None
-
-
-def _laid_out(number: int, part: PageWords, lines: Sequence[Box], is_recognized: bool) -> PageRows:
-    shown = readable(part.words)
-    ruled, others = ruled_tables([part.placed(line) for line in lines], shown)
-    rows = rows_of(others, part.width)
-    rows = evened(rows) if is_recognized else rows
-    tiny = len(part.words) - len(shown)
-    return PageRows(number, part.width, part.height, tuple(rows), tuple(ruled), tiny, part.struck)
-
-
-def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, float, int]]:
-    """Yield where the middle of each word that OCR read lies on the page as it is read, and how sure OCR was."""
-    for word in recognized.words:
-        x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
-        x, y = turned_place(x, y, words.width, words.height, words.turned)
-        yield words.width - x if words.mirrored else x, y, word.confidence
 
 
 def _outline(document: Any) -> list[Outlined]:

@@ -33,8 +33,7 @@ def is_note(text: str) -> bool:
 
 
 def beside_marks(parts: Sequence[NoteCandidate]) -> list[int]:
-    """Return the places of the parts of a page in the order in which they are read: each note after the part that has
-    its mark."""
+    """Return the places of the parts of a page in reading order: each note after the part that has its mark."""
     after: dict[int, list[int]] = {}
     moved: set[int] = set()
     for at, part in enumerate(parts):

@@ -548,8 +548,7 @@ def _nearest_two(cell: PdfCell, columns: Sequence[Column]) -> list[int]:
 
 
 def _rows(lines: Sequence[_TableLine], columns: Sequence[Column]) -> tuple[list[list[str]], list[tuple[float, float]]]:
-    """Return the rows of a table with their vertical ranges: lines that only continue cells of the row above are joined
-    to it."""
+    """Return the rows of a table with their vertical ranges; lines that continue cells of the row above join it."""
     usual = min((after.row.y0 - before.row.y1 for before, after in pairwise(lines)), default=0.0)
     middle = (columns[0][0] + columns[-1][1]) / 2
     rows: list[list[str]] = []

@@ -484,8 +484,7 @@ def _placed(layer: Any, text: str) -> Iterator[tuple[Marked, int]]:
 
 
 def _manner(a: float, b: float, c: float, d: float) -> int:
-    """Return the quarter turns, counter-clockwise, by which a matrix turns letters, and _FLIPPED more if it mirrors
-    them."""
+    """Return the counter-clockwise quarter turns by which a matrix turns letters, _FLIPPED more if it mirrors them."""
     if abs(b) <= _LEANING * abs(a):
         quarter = 0 if a >= 0 else 2
     elif abs(a) <= _LEANING * abs(b):
