@@ -1,10 +1,8 @@
 """Asset checks: conditions declared once, and the results that assets return with their materialization.
 
-Belongs here: specs and results. A check on a partitioned asset that took the value would load every partition, so each
-result is made by the step that has the table in hand. Every check has the partitions of its asset, and with them a
-history for each source and each tenant. Only `synced_on_time` also runs alone, when the sensor `watch_sources` has a
-new verdict.
-Does not belong here: checking a generation (`rag_assets.publishing`), overdue sources (`rag_serving.config.sources`).
+A check on a partitioned asset that took the value would load every partition, so each result is made by the step that
+has the table in hand. Every check has the partitions of its asset, and with them a history for each source and each
+tenant. Only `synced_on_time` also runs alone, when the sensor `watch_sources` has a new verdict.
 """
 
 import warnings
@@ -56,10 +54,8 @@ with warnings.catch_warnings():
 def _spec(
     name: str, asset: str, partitions: dg.PartitionsDefinition[str], description: str, blocking: bool = False
 ) -> dg.AssetCheckSpec:
-    """Return a check that has a result for each partition.
-
-    Dagster calls that a preview and warns of changes between versions; ours is pinned, and tests read the histories.
-    """
+    """Return a check that has a result for each partition. Dagster calls that a preview and warns of changes between
+    versions; ours is pinned, and tests read the histories."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)
         return dg.AssetCheckSpec(
@@ -193,11 +189,7 @@ def gold_stands(stale: Sequence[str], questions: int) -> dg.AssetCheckResult:
         passed=not stale,
         severity=dg.AssetCheckSeverity.WARN,
         description=metadata.described("; ".join(stale[:5])) or None,
-        metadata={
-            "questions": questions,
-            "stale": len(stale),
-            "entries": dg.MetadataValue.md(metadata.listed(stale)),
-        },
+        metadata={"questions": questions, "stale": len(stale), "entries": dg.MetadataValue.md(metadata.listed(stale))},
     )
 
 

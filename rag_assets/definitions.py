@@ -1,16 +1,13 @@
 """Everything Dagster knows of this project.
 
-Belongs here: putting assets, jobs, schedules, sensors and resources together; the executor: that of
-`orchestration.executor`, or one that looks whose run it is, with the options of the configuration. Celery, Docker and
-Kubernetes are imported when one of their executors is configured, and not before.
-Does not belong here: any of them, Celery's tasks (the plug-in for scale), what runs are handed to (`dagster.yaml`).
+Celery, Docker and Kubernetes are imported when one of their executors is configured, and not before.
 
 Loading reads the configuration (which schedules there are) and nothing else; a source that is misspelt there costs its
 own schedule, and the UI starts and reports it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ from rag_assets.jobs import freshness, ingest, publish, report, report_day, repo
 from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
-from rag_assets.runs import ProjectJobs
+from rag_assets.runs import ProjectJobs, add_documents
 from rag_assets.sensors import (
     alert_when_a_build_fails,
     ingest_uploads,
@@ -35,7 +32,6 @@ from rag_assets.sensors import (
     report_when_published,
     watch_sources,
 )
-from rag_assets.uploads import add_documents
 from rag_serving.config.loading import Config, ConfigError, load_usable
 from rag_serving.config.sections import ExecutorKind, Orchestration
 from rag_serving.plugins import one
@@ -44,88 +40,58 @@ PARTITION = "dagster/partition"
 
 
 def open_executor(config: Config) -> dg.ExecutorDefinition:
-    """Return the executor of a configuration.
-
-    Raises:
-        ConfigError: its library is not installed, or does not take an option; the message is one line.
-    """
+    """Return the executor of a configuration. Raises ConfigError: its library is not installed, or does not take an
+    option; the message is one line."""
     usual = config.orchestration.executor
     kinds = {usual, *(config.executor_of(tenant) for tenant in config.tenants)}
     known = {kind: _definition(kind, config.orchestration) for kind in sorted(kinds)}
-    return known[usual] if len(known) == 1 else _by_tenant(known, config)
-
-
-def _definition(kind: ExecutorKind, settings: Orchestration) -> dg.ExecutorDefinition:
-    """Return Dagster's executor of a kind with its options."""
-    try:
-        executor, options = _OPENERS[kind](settings)
-    except ImportError as error:
-        raise ConfigError(
-            f"orchestration.executor {kind} needs {error.name or error}: pip install citelock[executors]"
-        ) from None
-    _check_options(kind, executor, options)
-    return executor.configured(options, name=kind)
-
-
-def _in_process(_: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
-    return dg.in_process_executor, {}
-
-
-def _multiprocess(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
-    return dg.multiprocess_executor, _bound(settings)
-
-
-def _celery(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
-    celery = settings.celery
-    addresses = {"broker": {"env": celery.broker_env}, "backend": {"env": celery.backend_env}}
-    limits = {"queue": celery.queue, "lost_after_s": celery.lost_after_s, "attempts": celery.attempts}
-    return one("citelock.executors", "celery", "executors"), addresses | limits
-
-
-def _docker(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
-    from dagster_docker import docker_executor
-
-    image = {"image": settings.image} if settings.image else {}
-    return docker_executor, {**_bound(settings), **image, **settings.docker}
-
-
-def _k8s(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
-    from dagster_k8s import k8s_job_executor
-
-    image = {"job_image": settings.image} if settings.image else {}
-    return k8s_job_executor, {**_bound(settings), **image, **settings.k8s}
-
-
-def _bound(settings: Orchestration) -> dict[str, Any]:
-    return {"max_concurrent": settings.max_concurrent} if settings.max_concurrent else {}
-
-
-_OPENERS: Mapping[ExecutorKind, Callable[[Orchestration], tuple[dg.ExecutorDefinition, dict[str, Any]]]] = {
-    "in_process": _in_process,
-    "multiprocess": _multiprocess,
-    "celery": _celery,
-    "docker": _docker,
-    "k8s": _k8s,
-}
-
-
-def _check_options(kind: ExecutorKind, executor: dg.ExecutorDefinition, options: Mapping[str, Any]) -> None:
-    """Refuse options that the executor does not know; variables are looked up when a run starts, not here."""
-    from dagster._config import validate_config
-
-    if errors := validate_config(executor.config_schema.config_type, dict(options)).errors:
-        told = " ".join(errors[0].message.partition(" Expected:")[0].split())
-        raise ConfigError(f"orchestration: {kind} does not take its options: {told}")
-
-
-def _by_tenant(known: Mapping[ExecutorKind, dg.ExecutorDefinition], config: Config) -> dg.ExecutorDefinition:
-    """Return the executor that hands each run to the one of its tenant."""
+    if len(known) == 1:
+        return known[usual]
 
     @dg.executor(name="by_tenant", requirements=dg.multiple_process_executor_requirements())
     def by_tenant(context: dg.InitExecutorContext) -> dg.Executor:
         return ByTenant(context, known, config)
 
     return by_tenant
+
+
+def _definition(kind: ExecutorKind, settings: Orchestration) -> dg.ExecutorDefinition:
+    try:
+        executor, options = _executor(kind, settings)
+    except ImportError as error:
+        raise ConfigError(
+            f"orchestration.executor {kind} needs {error.name or error}: pip install citelock[executors]"
+        ) from None
+    from dagster._config import validate_config
+
+    if errors := validate_config(executor.config_schema.config_type, dict(options)).errors:
+        told = " ".join(errors[0].message.partition(" Expected:")[0].split())
+        raise ConfigError(f"orchestration: {kind} does not take its options: {told}")
+    return executor.configured(options, name=kind)
+
+
+def _executor(kind: ExecutorKind, settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
+    bound: dict[str, Any] = {"max_concurrent": settings.max_concurrent} if settings.max_concurrent else {}
+    match kind:
+        case "in_process":
+            return dg.in_process_executor, {}
+        case "multiprocess":
+            return dg.multiprocess_executor, bound
+        case "celery":
+            celery = settings.celery
+            addresses = {"broker": {"env": celery.broker_env}, "backend": {"env": celery.backend_env}}
+            limits = {"queue": celery.queue, "lost_after_s": celery.lost_after_s, "attempts": celery.attempts}
+            return one("citelock.executors", "celery", "executors"), addresses | limits
+        case "docker":
+            from dagster_docker import docker_executor
+
+            image = {"image": settings.image} if settings.image else {}
+            return docker_executor, {**bound, **image, **settings.docker}
+        case "k8s":
+            from dagster_k8s import k8s_job_executor
+
+            image = {"job_image": settings.image} if settings.image else {}
+            return k8s_job_executor, {**bound, **image, **settings.k8s}
 
 
 class ByTenant(dg.Executor):
@@ -142,23 +108,14 @@ class ByTenant(dg.Executor):
 
     def execute(self, plan_context: PlanOrchestrationContext, execution_plan: Any) -> Iterator[Any]:
         run = plan_context.dagster_run
-        executor = self._opened(kind_of_run(self._config, run.job_name, run.tags))
-        its_own = PlanOrchestrationContext(
-            plan_context.plan_data,
-            plan_context.log,
-            executor,
-            plan_context.output_capture,
-            plan_context.resume_from_failure,
-        )
-        return executor.execute(its_own, execution_plan)
-
-    def _opened(self, kind: ExecutorKind) -> dg.Executor:
-        definition = self._known[kind]
+        definition = self._known[kind_of_run(self._config, run.job_name, run.tags)]
         mapped: Any = definition.apply_config_mapping({"config": {}}).value
         given = self._context._replace(executor_def=definition, executor_config=mapped["config"])
         make: Any = definition.executor_creation_fn
         executor: dg.Executor = make(given)
-        return executor
+        output, resumes = plan_context.output_capture, plan_context.resume_from_failure
+        its_own = PlanOrchestrationContext(plan_context.plan_data, plan_context.log, executor, output, resumes)
+        return executor.execute(its_own, execution_plan)
 
 
 def kind_of_run(config: Config, job: str, tags: Mapping[str, str]) -> ExecutorKind:
@@ -170,15 +127,8 @@ def kind_of_run(config: Config, job: str, tags: Mapping[str, str]) -> ExecutorKi
 
 
 def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definitions:
-    """Return the project's definitions.
-
-    Args:
-        config_path: the configuration; else CITELOCK_CONFIG, else config/app.yaml.
-        resources: resources to put in place of the usual ones.
-
-    Raises:
-        ConfigError: the configuration cannot be used; the message is one line.
-    """
+    """Return the project's definitions. `config_path`: else CITELOCK_CONFIG, else config/app.yaml; `resources`: in
+    place of the usual ones. Raises ConfigError: the configuration cannot be used; the message is one line."""
     config, faults = load_usable(config_path)
     for fault in faults.values():
         logging.getLogger(__name__).warning("%s; this source has no schedule until that is mended", fault)
@@ -209,11 +159,8 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
 
 
 def with_days(definitions: Sequence[Any], config: Config) -> Sequence[Any]:
-    """Return the assets; those with a partition for each day have their days.
-
-    These are the ones whose rows may still be there, so that "Materialize all" reports on no day of which nothing can
-    be known any more.
-    """
+    """Return the assets; those with a partition for each day have their days. These are the ones whose rows may still
+    be there, so that "Materialize all" reports on no day of which nothing can be known any more."""
     first = datetime.now(UTC).date() - timedelta(days=config.telemetry.retention_days)
 
     def spec(one: dg.AssetSpec) -> dg.AssetSpec:

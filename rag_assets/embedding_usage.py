@@ -1,8 +1,4 @@
-"""The vectors of a build, and their usage: tokens and cost of texts, page by page and day by day.
-
-Belongs here: embedding in this process, counting, the rows of the database; choosing the plug-in with workers.
-Does not belong here: workers and their queue (the plug-in for scale), caching (`state.content_cache`).
-"""
+"""The vectors of a build, and their usage: tokens and cost of texts, page by page and day by day."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -86,24 +82,10 @@ def by_page(usage: Iterable[PageUsage]) -> dict[str, PageUsage]:
 
 
 def add_usage(connection: Connection, tenant: str, model: str, usage: Iterable[PageUsage], now: float) -> None:
-    """Add embedding usage to the day's rows of its pages.
-
-    Raises:
-        SQLAlchemyError: the database does not take it.
-    """
+    """Add embedding usage to the day's rows of its pages. Raises SQLAlchemyError: the database does not take it."""
     day = datetime.fromtimestamp(now, UTC).date().isoformat()
-    rows: list[Mapping[str, Any]] = [
-        {
-            "tenant": tenant,
-            "page_id": page,
-            "model": model,
-            "day": day,
-            "texts": part.texts,
-            "tokens": part.tokens,
-            "cost": part.cost,
-        }
-        for page, part in sorted(by_page(usage).items())
-    ]
+    given = {"tenant": tenant, "model": model, "day": day}
+    rows: list[Mapping[str, Any]] = [given | asdict(part) for _, part in sorted(by_page(usage).items())]
     if not rows:
         return
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
@@ -113,11 +95,8 @@ def add_usage(connection: Connection, tenant: str, model: str, usage: Iterable[P
 
 
 def read_usage(connection: Connection, tenant: str, model: str | None = None) -> dict[str, PageUsage]:
-    """Return the embedding usage of each page of a tenant over all days, by one model or by any.
-
-    Raises:
-        SQLAlchemyError: the database is unavailable.
-    """
+    """Return the embedding usage of each page of a tenant over all days, by one model or by any. Raises
+    SQLAlchemyError: the database is unavailable."""
     sums = [func.sum(EMBEDDED.c[name]) for name in ("texts", "tokens", "cost")]
     query = select(EMBEDDED.c.page_id, *sums).where(EMBEDDED.c.tenant == tenant)
     query = query.where(EMBEDDED.c.model == model) if model is not None else query
@@ -126,11 +105,7 @@ def read_usage(connection: Connection, tenant: str, model: str | None = None) ->
 
 
 def forget_usage(connection: Connection, keep_days: int, now: float) -> None:
-    """Delete the rows of days before the last `keep_days`.
-
-    Raises:
-        SQLAlchemyError: the database does not take it.
-    """
+    """Delete the rows of days before the last `keep_days`. Raises SQLAlchemyError: the database does not take it."""
     oldest = (datetime.fromtimestamp(now, UTC).date() - timedelta(days=keep_days)).isoformat()
     connection.execute(delete(EMBEDDED).where(EMBEDDED.c.day < oldest))
 
@@ -157,11 +132,8 @@ class JobsDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yield a transaction that no other writer of the queue overlaps: decisions rest on what it reads.
-
-        Raises:
-            JobsError: the database cannot be used; nothing was changed.
-        """
+        """Yield a transaction that no other writer of the queue overlaps: decisions rest on what it reads. Raises
+        JobsError: the database cannot be used; nothing was changed."""
         with _told_in_one_line(), self._opened().begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -169,11 +141,7 @@ class JobsDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a read-only transaction, which blocks no writer.
-
-        Raises:
-            JobsError: the database cannot be used.
-        """
+        """Yield a read-only transaction, which blocks no writer. Raises JobsError: the database cannot be used."""
         options = {_READING: True}
         with _told_in_one_line(), self._opened().execution_options(**options).connect() as connection:
             yield connection
@@ -197,9 +165,7 @@ class JobsDatabase:
 
 def _lock_at_once(engine: Engine) -> None:
     """Let SQLite's transactions take the write lock when they begin: one that reads first could not get it later.
-
-    https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#pysqlite-serializable
-    """
+    https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#pysqlite-serializable."""
 
     @event.listens_for(engine, "connect")
     def _no_own_transactions(connection: Any, _: Any) -> None:
@@ -243,30 +209,32 @@ class UsageCounter:
 class UsageLog:
     """Keeps what a build of a tenant embeds itself. A database that does not take it stops no build."""
 
-    def __init__(self, database: JobsDatabase, counter: UsageCounter, tenant: str, model: str, keep_days: int) -> None:
-        """`keep_days`: of earlier usage."""
-        self._database, self._counter = database, counter
-        self._tenant, self._model, self._keep_days = tenant, model, keep_days
+    def __init__(
+        self, database: JobsDatabase, config: Config, tenant: str, model: str, observer: EmbeddingObserver
+    ) -> None:
+        """`observer`: is told the same."""
+        self._database, self._counter, self._observer = database, UsageCounter(config.embedding), observer
+        self._tenant, self._model, self._keep_days = tenant, model, config.telemetry.retention_days
         self._is_away = False
         self._waiting: list[PageUsage] = []
         self._written_at = time.monotonic()
         self.pages: dict[str, PageUsage] = {}
 
     def expect(self, pages: Sequence[str]) -> None:
-        """Do nothing: only embedded texts are counted."""
+        """Count nothing: only embedded texts are counted."""
+        self._observer.expect(pages)
 
     def count(self, computed: Sequence[tuple[str, str]]) -> None:
         """Take in pages and texts that were embedded; they are written soon, or by `flush`."""
         usage = self._counter.of(computed)
-        for part in usage:
-            before = self.pages.get(part.page_id)
-            self.pages[part.page_id] = before.plus(part) if before else part
+        self.pages |= by_page([*(self.pages[part.page_id] for part in usage if part.page_id in self.pages), *usage])
         self._waiting += usage
         if time.monotonic() - self._written_at >= WRITE_EVERY_S and not self._is_away:
             self.flush()
+        self._observer.count(computed)
 
     def flush(self) -> None:
-        """Write pending usage."""
+        """Write pending usage; the other observer is flushed by who made it."""
         self._written_at = time.monotonic()
         if not self._waiting:
             return
@@ -290,36 +258,13 @@ class BuildVectors:
     waits: WaitFigures | None
 
 
-class _Observers:
-    """Several observers as one."""
-
-    def __init__(self, observers: Sequence[EmbeddingObserver]) -> None:
-        self._observers = observers
-
-    def expect(self, pages: Sequence[str]) -> None:
-        for observer in self._observers:
-            observer.expect(pages)
-
-    def count(self, computed: Sequence[tuple[str, str]]) -> None:
-        for observer in self._observers:
-            observer.count(computed)
-
-    def flush(self) -> None:
-        for observer in self._observers:
-            observer.flush()
-
-
 @contextmanager
 def build_vectors(
     config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
 ) -> Iterator[BuildVectors]:
-    """Yield the embedder of a tenant's build, which counts its usage; `tell` is the run's log.
-
-    Raises:
-        ConfigError: workers are configured, and the plug-in `scale` is not installed.
-        ModelError: the database of jobs cannot be used.
-        SecretError: the installation's secret cannot be used.
-    """
+    """Yield the embedder of a tenant's build, which counts its usage; `tell` is the run's log. Raises ConfigError:
+    workers are configured, and the plug-in `scale` is not installed. Raises ModelError: the database of jobs cannot be
+    used. Raises SecretError: the installation's secret cannot be used."""
     if config.jobs.embedding == "workers":
         opened = one("citelock.embedding", "workers", "scale")(config, tenant, embedder, observer, tell)
     else:
@@ -334,11 +279,9 @@ def build_vectors(
 @contextmanager
 def _in_process(config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver) -> Iterator[BuildVectors]:
     database = JobsDatabase(config)
-    counter, keep_days = UsageCounter(config.embedding), config.telemetry.retention_days
-    log = UsageLog(database, counter, tenant, embedder.name, keep_days)
+    log = UsageLog(database, config, tenant, embedder.name, observer)
     try:
-        cache = open_cache(config, tenant, embedder, _Observers([log, observer]))
-        yield BuildVectors(cache, lambda: log.pages, None)
+        yield BuildVectors(open_cache(config, tenant, embedder, log), lambda: log.pages, None)
     finally:
         log.flush()
         database.close()

@@ -1,11 +1,8 @@
 """The jobs: which assets are made together, and what the clock starts.
 
-Belongs here: selections and their descriptions, what follows when a step of `publish` fails. `ingest` and `publish` run
-where `orchestration.executor` says, the others, which are short, in the process of their run. A sync for each source
-that has a cron expression, and the report of a day: schedules, all RUNNING by default, because whoever writes
-`schedule:` into the configuration wants it.
-Does not belong here: what events start (`sensors`), what jobs make (`assets`), which syncs are overdue
-(`rag_serving.config.sources`).
+`ingest` and `publish` run where `orchestration.executor` says, the others, which are short, in the process of their
+run. A sync for each source that has a cron expression, and the report of a day: schedules, all RUNNING by default,
+because whoever writes `schedule:` into the configuration wants it.
 """
 
 from collections.abc import Iterator
@@ -16,7 +13,7 @@ import dagster as dg
 from rag_assets.asset_checks import synced_on_time
 from rag_assets.assets.run_queue import PARTITION
 from rag_assets.partitions import partitions_in_flight
-from rag_assets.publishing import narrowing
+from rag_assets.publishing.publish import narrow_readers as narrow_published
 from rag_assets.resources import Installation
 from rag_serving.config.loading import Config, ConfigError
 
@@ -31,7 +28,7 @@ def narrow_readers(context: dg.HookContext) -> None:
     except ConfigError:  # the step says so
         return
     if tenant in config.tenants:
-        narrowing.narrow_readers(config, tenant, context.log.warning, context.run_id)
+        narrow_published(config, tenant, context.log.warning, context.run_id)
 
 
 ingest = dg.define_asset_job(

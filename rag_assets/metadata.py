@@ -1,8 +1,4 @@
-"""Metadata worth reading in the Dagster UI: counts, columns, samples, a plot.
-
-Belongs here: turning tables and numbers into Dagster's metadata values.
-Does not belong here: computing the numbers.
-"""
+"""Metadata worth reading in the Dagster UI: counts, columns, samples, a plot."""
 
 from __future__ import annotations
 

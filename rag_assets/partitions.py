@@ -1,8 +1,5 @@
 """The partition definitions, and bringing an instance in line with the configuration: sources, tenants.
 
-Belongs here: names, and registration on an instance.
-Does not belong here: the decision which to add or delete (`rag_assets.state.planning`).
-
 `python -m rag_assets.partitions` registers what the configuration has, so that the UI's buttons work at once.
 """
 

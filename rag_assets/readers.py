@@ -1,8 +1,5 @@
 """`citelock readers explain`: who may read a page, by which restriction, and whether somebody may.
 
-Belongs here: arguments, finding the page by its id, title or address, and how the explanation is printed.
-Does not belong here: explaining its readers (`steps.readers`).
-
 It shows titles and restrictions of pages whoever may read them: it is for who can read the home folder anyway.
 """
 
@@ -18,7 +15,7 @@ from typing import Annotated, Any
 import pyarrow.compute as pc
 import typer
 
-from rag_assets.state.sync_files import LastSync, read_last_sync
+from rag_assets.state.records import LastSync, read_last_sync
 from rag_assets.steps.readers import Explained, clauses, explain, in_words
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import Principal
@@ -125,26 +122,14 @@ def _lines(payload: dict[str, Any]) -> Iterator[str]:
     yield f"{payload['title']}  (page {payload['page_id']}, {place})"
     yield f"  {payload['url']}"
     yield f"  who may read it: {in_words(payload['readers'])}"
-    yield from (f"    {_mark(level['lets_in'])}{_level(level)}" for level in payload["levels"])
+    for level in payload["levels"]:
+        mark = "" if level["lets_in"] is None else "yes  " if level["lets_in"] else "NO   "
+        yield f"    {mark}{level['where']:<13} {in_words(level['readers']):<32} {level['reason']}"
     if payload["principal"] is not None:
-        yield f"  {_verdict(payload)}"
+        who = ", ".join(payload["principal"]) or "who asks without a name"
+        against = [f"{level['where']} ({level['reason']})" for level in payload["levels"] if level["lets_in"] is False]
+        yield f"  {who} may read it" if payload["may_read"] else f"  {who} may not read it: {'; '.join(against)}"
     yield from (f"  note: {note}" for note in payload["notes"])
-
-
-def _level(level: dict[str, Any]) -> str:
-    return f"{level['where']:<13} {in_words(level['readers']):<32} {level['reason']}"
-
-
-def _mark(lets_in: bool | None) -> str:
-    return "" if lets_in is None else "yes  " if lets_in else "NO   "
-
-
-def _verdict(payload: dict[str, Any]) -> str:
-    who = ", ".join(payload["principal"]) or "who asks without a name"
-    if payload["may_read"]:
-        return f"{who} may read it"
-    against = [f"{level['where']} ({level['reason']})" for level in payload["levels"] if level["lets_in"] is False]
-    return f"{who} may not read it: {'; '.join(against)}"
 
 
 _COLUMNS = ["page_id", "version", "space", "title", "url", "ancestors", "ancestor_titles", "readers"]
@@ -177,10 +162,7 @@ class PassageCounts:
 
 def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str) -> list[ExplainedPage]:
     """Return the pages that an id, a title or an address names; several where spaces have pages of the same title.
-
-    Raises:
-        PageNotFoundError: there is none.
-    """
+    Raises PageNotFoundError: there is none."""
     wanted = wanted.strip()
     titles: list[str] = []
     matches: list[ExplainedPage] = []
@@ -242,12 +224,10 @@ def _is_meant(row: Mapping[str, Any], wanted: str, ids: set[str]) -> bool:
 
 
 def _id_in(wanted: str) -> str:
-    """Return the page id in an address, else the text itself."""
     match = _ID_IN_URL.search(wanted) if "/" in wanted else None
     return match[1] if match else wanted
 
 
 def _reasons(sync: LastSync | None, ids: set[str]) -> list[str]:
-    """Return why the last sync left a page out."""
     left_out = {**sync.excluded, **sync.failed} if sync else {}
     return [left_out[page_id] for page_id in sorted(ids & left_out.keys())]

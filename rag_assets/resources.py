@@ -1,11 +1,9 @@
-"""The resources of assets, checks and sensors: the configuration, the store, and a reporter.
-
-Belongs here: Dagster resources, and turning our errors into Dagster failures. Does not belong here: their use.
-"""
+"""The resources of assets, checks and sensors: the configuration, the store, and a reporter."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import dagster as dg
 from dagster._core.execution.context.compute import current_execution_context
@@ -28,6 +26,8 @@ from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
 from rag_serving.shared_home import ObjectHomeError
 
+Context: TypeAlias = dg.AssetExecutionContext
+StepReporter: TypeAlias = dg.ResourceParam[Reporter]
 OVERRIDE_TAG = "citelock/override_gates"
 NOTED_TAG = "citelock/noted"
 """The tag of a sync for noted pages alone: how many they are."""
@@ -49,11 +49,8 @@ class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
     config_path: str = ""  # empty: CITELOCK_CONFIG, else config/app.yaml
 
     def config(self) -> Config:
-        """Return the configuration as it is now: the file is read at each step, so an edit needs no restart.
-
-        Raises:
-            ConfigError: see `load_config`.
-        """
+        """Return the configuration as it is now: the file is read at each step, so an edit needs no restart. Raises
+        ConfigError: see `load_config`."""
         return load_config(Path(self.config_path) if self.config_path else None)
 
     def store(self) -> Store:
@@ -87,20 +84,20 @@ def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, 
     return tenant, config, store
 
 
-def of_source_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
+def of_source_step(context: Context, installation: Installation, reporter: Reporter) -> Making:
     """Return the context for making an asset of a source."""
     key, config, store = of_source(context.partition_key, installation)
     reporter = _shown(context, store, reporter)
     return Making(key, config, store, reporter, context.log, is_full(context), NOTED_TAG in context.run.tags)
 
 
-def of_tenant_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
+def of_tenant_step(context: Context, installation: Installation, reporter: Reporter) -> Making:
     """Return the context for making an asset of a tenant."""
     tenant, config, store = of_tenant(context.partition_key, installation)
     return Making(tenant, config, store, _shown(context, store, reporter), context.log, is_full(context))
 
 
-def _shown(context: dg.AssetExecutionContext, store: Store, reporter: Reporter) -> Reporter:
+def _shown(context: Context, store: Store, reporter: Reporter) -> Reporter:
     key = context.run.tags.get(SHOWN_TAG)
     return ShownReporter(reporter, NotedPages(store.source(key))) if key else reporter
 
@@ -116,50 +113,33 @@ def _configured(kind: str, key: str, known: Collection[str]) -> str:
 
 @contextmanager
 def writing(config: Config, folder: Path, run: str | None = None) -> Iterator[None]:
-    """Lock the folder during a step; an error that no retry can fix becomes a failure without retries.
-
-    `run`: the id of a run whose other steps may write other files there meanwhile; None: no other step may.
-    """
+    """Lock the folder during a step; an error that no retry can fix becomes a failure without retries. `run`: the id of
+    a run whose other steps may write other files there meanwhile; None: no other step may."""
     try:
-        own_run, step = _step()
+        context = current_execution_context.get()
+        own_run, step = (context.run.run_id, context.op_execution_context.op.name) if context else (None, None)
         with locked(config, folder, STEP_WAIT_SECONDS, own_run, step if run else None):
-            _refuse_late(own_run)
+            started = context.instance.get_run_by_id(own_run) if context and own_run else None
+            if started is not None and started.is_finished:  # an attempt that was given up may come back much later
+                message = f"run {own_run} has ended; this late attempt of its step writes nothing"
+                raise dg.Failure(message, allow_retries=False)
             yield
-    except ObjectHomeError as error:
-        redact_error(error)
-        raise dg.Failure(str(error)) from error
-    except _FOR_GOOD as error:
-        redact_error(error)
-        raise dg.Failure(str(error), allow_retries=False) from error
-    except (ModelError, DenseError, EvaluationError) as error:
-        redact_error(error)
-        raise dg.Failure(str(error)) from error
     except Exception as error:
         redact_error(error)  # Dagster stores the messages of all errors that this one came from
+        if isinstance(error, _FOR_GOOD) and not isinstance(error, ObjectHomeError):
+            raise dg.Failure(str(error), allow_retries=False) from error
+        if isinstance(error, ObjectHomeError | ModelError | DenseError | EvaluationError):
+            raise dg.Failure(str(error)) from error
         raise
 
 
-def _step() -> tuple[str | None, str | None]:
-    """Return the id of the run and the name of the step that this process executes; None outside of a step."""
-    context = current_execution_context.get()
-    return (context.run.run_id, context.op_execution_context.op.name) if context else (None, None)
-
-
-def _refuse_late(run_id: str | None) -> None:
-    """Refuse to write for a run that has ended: an attempt that was given up may come back to life much later."""
-    context = current_execution_context.get()
-    run = context.instance.get_run_by_id(run_id) if context and run_id else None
-    if run is not None and run.is_finished:
-        raise dg.Failure(f"run {run_id} has ended; this late attempt of its step writes nothing", allow_retries=False)
-
-
-def override_of(context: dg.AssetExecutionContext) -> str | None:
+def override_of(context: Context) -> str | None:
     """Return a person's reason for publishing despite the gates: the value of the run's tag
     `citelock/override_gates`."""
     return context.run.tags.get(OVERRIDE_TAG, "").strip() or None
 
 
-def is_full(context: dg.AssetExecutionContext) -> bool:
+def is_full(context: Context) -> bool:
     """Return whether the run makes everything again: it has the tag `citelock/full`."""
     return "citelock/full" in context.run.tags
 

@@ -1,15 +1,12 @@
-"""Runs of a job in this process, which the UI shows like any other.
+"""Runs of a job in this process, which the UI shows like any other; from what is new in an upload inbox, or of a wiki's
+events, to the published generation."""
 
-Belongs here: one run, what came of it, why it failed, in one line; marks of the processes that run jobs, so that a run
-whose process was killed is not waited for. Does not belong here: which partitions to run (`state.planning`), what
-starts runs (`build.runner`, `uploads`).
-"""
-
+import logging
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,26 @@ from typing import Any
 import dagster as dg
 
 from rag_assets.assets.run_queue import queue_tags
-from rag_assets.state.planning import UNSEEN_SECONDS, PublishAttempt
+from rag_assets.monitoring.source_health import without_secrets
+from rag_assets.publishing.documents import note_stopped, settle_documents
+from rag_assets.publishing.publish import narrow_readers
+from rag_assets.resources import NOTED_TAG, SHOWN_TAG, STEP_WAIT_SECONDS, Installation, writing
+from rag_assets.state.locks import locked
+from rag_assets.state.planning import (
+    UNSEEN_SECONDS,
+    PublishAttempt,
+    attempts,
+    published_inputs,
+    tenants_to_publish,
+    wanted_inputs,
+)
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.documents.noted import NotedPages
+from rag_serving.escaping.redaction import redacted
+from rag_serving.models import ModelError, open_embedder
+
+_log = logging.getLogger(__name__)
 
 PROCESS = "citelock/process"
 """Of a run: the mark of the process that runs it."""
@@ -43,10 +59,8 @@ def has_ended(mark: str) -> bool:
 
 
 def _started(number: int) -> str:
-    """Return a process's start time, in clock ticks since boot; empty if the system does not report it.
-
-    Field 22 of /proc/PID/stat, of which the second, a name in parentheses, may have spaces: proc(5).
-    """
+    """Return a process's start time, in clock ticks since boot; empty if the system does not report it. Field 22 of
+    /proc/PID/stat, of which the second, a name in parentheses, may have spaces: proc(5)."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     return ""
@@ -106,17 +120,10 @@ class ProjectJobs:
             self._named(job)
 
     def run(
-        self,
-        job: str,
-        partition: str,
-        instance: dg.DagsterInstance,
-        options: RunOptions | None = None,
+        self, job: str, partition: str, instance: dg.DagsterInstance, options: RunOptions | None = None
     ) -> RunOutcome:
-        """Run a job for a partition in this process; a failure is an outcome, not an exception.
-
-        Raises:
-            KeyboardInterrupt: a person stopped it.
-        """
+        """Run a job for a partition in this process; a failure is an outcome, not an exception. Raises
+        KeyboardInterrupt: a person stopped it."""
         options = options or RunOptions()
         try:
             with listed_under(instance, job):
@@ -142,11 +149,7 @@ def mark_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 def end_orphans(instance: dg.DagsterInstance) -> list[str]:
     """Note runs whose process was killed as failed, and free their places in pools, so that nothing waits for them.
-
-    Return their ids.
-
-    Dagster itself notices this only for processes of its code server, as long as the server lives.
-    """
+    Return their ids. Dagster itself notices this only for processes of its code server, as long as the server lives."""
     running = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]))
     orphans = [run for run in running if has_ended(run.tags.get(PROCESS, ""))]
     for run in orphans:
@@ -170,10 +173,8 @@ def never_started(instance: dg.DagsterInstance, memory: Mapping[str, PublishAtte
 @contextmanager
 def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     """List runs that are made in the block under a job of the code location, in the UI's job pages and timeline.
-
     Dagster gives runs that are executed in process no origin, and has no public way to name one: this uses names of the
-    pinned version that are its own.
-    """
+    pinned version that are its own."""
     from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
     repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(LOCATION), "__repository__")
@@ -186,11 +187,9 @@ def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
 
 
 def keep_engines() -> None:
-    """Let Dagster's SQLite storages open a file by one engine.
-
-    They make an engine for each statement, and with it lose its compiled queries: a tenth of a small build. No
-    connection is kept. This uses names of the pinned version that are its own.
-    """
+    """Let Dagster's SQLite storages open a file by one engine. They make an engine for each statement, and with it lose
+    its compiled queries: a tenth of a small build. No connection is kept. This uses names of the pinned version that
+    are its own."""
     from dagster._core.storage.event_log.sqlite import sqlite_event_log
     from dagster._core.storage.runs.sqlite import sqlite_run_storage
 
@@ -199,7 +198,6 @@ def keep_engines() -> None:
 
 
 def _kept(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what gives the engine of an address that it gave before."""
     engines: dict[str, Any] = {}
 
     def engine(url: str, **options: Any) -> Any:
@@ -243,3 +241,103 @@ def failure_of(result: dg.ExecuteInProcessResult) -> str:
         if reason := step_failure(event):
             return reason
     return "the run failed; `citelock build --verbose` shows why"
+
+
+JOB, OP = "add_documents", "ingest_and_publish"
+STARTED_BY, INBOXES = "citelock/started_by", "inboxes"
+"""The tag of a run, and its value for the process that waits for uploads."""
+_TAGS = {STARTED_BY: JOB}
+
+
+@dataclass(frozen=True)
+class InboxBuild:
+    """One source, and the jobs that publish its news."""
+
+    config: Config
+    source: str
+    jobs: ProjectJobs
+    instance: dg.DagsterInstance
+    options: RunOptions
+
+    def run(self) -> dict[str, RunOutcome]:
+        """Run `ingest`, then `publish` if that is due; return the outcome of each. A failure ends it. The locks are
+        kept from a job's first step to its last: steps of another build of the same tables wait. Raises LockedError:
+        another build takes longer than a step waits. Raises KeyboardInterrupt: a person stopped it."""
+        try:
+            outcomes = self._run()
+        except ModelError as error:
+            self._tell(str(error))
+            raise
+        for outcome in outcomes.values():
+            if outcome.error is not None:
+                self._tell(outcome.error)
+        return outcomes
+
+    def _run(self) -> dict[str, RunOutcome]:
+        store, tenant = Store(self.config.home), self.config.sources[self.source].tenant
+        noted = NotedPages(store.source(self.source))
+        with locked(self.config, store.source(self.source), STEP_WAIT_SECONDS):
+            tags, mark = dict(self.options.tags), noted.mark()
+            tags |= {SHOWN_TAG: self.source} if noted.progress() else {}
+            options = replace(self.options, tags={**tags, NOTED_TAG: mark} if mark else tags)
+            outcomes = {"ingest": self.jobs.run("ingest", self.source, self.instance, options)}
+        if outcomes["ingest"].error is not None:
+            return outcomes
+        if mark:  # a restriction does not wait for texts to be embedded
+            narrow_readers(self.config, tenant, _log.warning)
+        with locked(self.config, store.tenant(tenant), STEP_WAIT_SECONDS):
+            try:
+                wanted = wanted_inputs(self.config, store, open_embedder(self.config.embedding), [tenant])
+            except ModelError:
+                narrow_readers(self.config, tenant, _log.warning)
+                raise
+            if tenants_to_publish(wanted, {tenant: published_inputs(store, tenant)}):
+                for _ in attempts(store, tenant):
+                    outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, replace(options, tags=tags))
+                if outcomes["publish"].error is not None:
+                    note_stopped(self.config, tenant)
+            settle_documents(self.config, tenant)
+        if not any(outcome.error for outcome in outcomes.values()):
+            noted.forget()
+        return outcomes
+
+    def _tell(self, error: str) -> None:
+        settings, noted = self.config.sources[self.source], NotedPages(Store(self.config.home).source(self.source))
+        if noted.progress():
+            noted.show("failed", error=without_secrets(redacted(error), settings))
+
+
+class InboxConfig(dg.Config):
+    """The upload inbox or wiki to read."""
+
+    source: str
+
+
+@dg.op(name=OP, description="Runs `ingest` for an upload inbox or a wiki and, where that changed anything, `publish`.")
+def ingest_and_publish(
+    context: dg.OpExecutionContext, config: InboxConfig, installation: Installation, jobs: dg.ResourceParam[ProjectJobs]
+) -> None:
+    mark_run(context.instance, context.run_id)
+    settings = installation.config()
+    build = InboxBuild(settings, config.source, jobs, context.instance, RunOptions(_TAGS))
+    with writing(settings, Store(settings.home).source(config.source)):
+        outcomes = build.run()
+    for job, outcome in outcomes.items():
+        if outcome.error is not None:
+            # Not tried again: the document says why.
+            raise dg.Failure(f"{job} failed: {outcome.error}", allow_retries=False)
+        context.log.info("%s took %.1f s", job, sum(outcome.seconds.values()))
+
+
+@dg.job(
+    name=JOB,
+    description="Make what was uploaded, or what a wiki told of, searchable: `ingest` of the source, then `publish`.",
+    executor_def=dg.in_process_executor,  # whose process has the locks of both
+)
+def add_documents() -> None:
+    ingest_and_publish()
+
+
+def run_config(source: str) -> dict[str, object]:
+    """Return the configuration of a run for a source."""
+    return {"ops": {OP: {"config": {"source": source}}}}

@@ -1,42 +1,36 @@
-"""Sensors for events: partitions in the configuration, tenants whose sources changed, reports on news.
-
-Belongs here: sensors, all RUNNING by default, because a publish without news is never started.
-Does not belong here: the decisions (`rag_assets.state.planning`), schedules (`jobs`).
-"""
+"""Sensors for events: partitions in the configuration, tenants whose sources changed, reports on news."""
 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.run_queue import PARTITION, WRITES
 from rag_assets.jobs import freshness, ingest, publish, report, schedule_name, schedules
-from rag_assets.monitoring.alerts import (
-    Event,
-    failure_event,
-    freshness_events,
-    is_nth_alert,
-    look,
-    read_memory,
-    send,
-    write_memory,
-)
-from rag_assets.monitoring.notices import notify
+from rag_assets.monitoring import alerts
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
-from rag_assets.runs import UNKNOWN, end_orphans, never_started, step_failure
+from rag_assets.runs import INBOXES, STARTED_BY, UNKNOWN, end_orphans, never_started, run_config, step_failure
+from rag_assets.runs import JOB as ADD_DOCUMENTS
 from rag_assets.state.locks import is_held, refresh_decisions
-from rag_assets.state.observed import published_damage, published_inputs, unseen_uploads, wanted_inputs, watching_folder
-from rag_assets.state.planning import RETRY_SECONDS, PublishAttempt, publish_requests, uploads_to_take
+from rag_assets.state.planning import (
+    RETRY_SECONDS,
+    PublishAttempt,
+    publish_requests,
+    published_damage,
+    published_inputs,
+    unseen_uploads,
+    uploads_to_take,
+    wanted_inputs,
+    watching_folder,
+)
 from rag_assets.state.records import last_sync
-from rag_assets.uploads import INBOXES, STARTED_BY, run_config
-from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.sources import last_ticks
@@ -45,16 +39,14 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.receipts.receipt import ReceiptError
 
+Remembered = TypeVar("Remembered")
 Decision: TypeAlias = dg.SensorResult | dg.SkipReason
 Decide: TypeAlias = Callable[[dg.SensorEvaluationContext, Config], Decision]
 
 
 def configured_sensor(**options: Any) -> Callable[[Decide], dg.SensorDefinition]:
-    """Return a decorator: a running sensor that is given the configuration as it is at each tick.
-
-    Args:
-        options: those of `dagster.sensor`.
-    """
+    """Return a decorator: a running sensor, with options of `dagster.sensor`, that is given the configuration as it is
+    at each tick."""
 
     def defined(decide: Decide) -> dg.SensorDefinition:
         @dg.sensor(default_status=dg.DefaultSensorStatus.RUNNING, **options)
@@ -134,7 +126,7 @@ def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decis
     delayed = [key for key in waiting if busy_with and config.sources[key].tenant not in busy_with]
     now = time.time()
     new = unseen.keys() - waiting.keys()
-    taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, now, delayed)
+    taken, seen = uploads_to_take(waiting, _remembered(context.cursor, _seen_upload), is_watched, now, delayed)
     syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if taken else frozenset()
     requests = [
         dg.RunRequest(
@@ -222,8 +214,8 @@ def report_when_published(context: dg.SensorEvaluationContext, config: Config) -
 def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     now = datetime.now(UTC)
     syncing = partitions_in_flight(context.instance, "ingest")
-    verdicts, memory = look(config, Store(config.home), syncing, read_memory(context.cursor), now)
-    for event in freshness_events(config, verdicts, now):
+    verdicts, memory = alerts.look(config, Store(config.home), syncing, alerts.read_memory(context.cursor), now)
+    for event in alerts.freshness_events(config, verdicts, now):
         _tell(context, event, config)
     overdue = [verdict.source for verdict in verdicts if verdict.freshness.overdue]
     registered = context.instance.get_dynamic_partitions("sources")
@@ -233,7 +225,7 @@ def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decisi
         # A job of checks alone has no partitions of its own to choose a key from; the run has it all the same.
         run_requests=[dg.RunRequest(run_key=f"{key}:{now.isoformat()}", tags={PARTITION: key}) for key in changed],
         skip_reason=None if changed else dg.SkipReason(reason),
-        cursor=write_memory(memory),
+        cursor=alerts.write_memory(memory),
     )
 
 
@@ -244,12 +236,12 @@ def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decisi
     "its pages say something else now. `published_generation` shows how many answers no longer match their pages.",
 )
 def notify_followers(context: dg.SensorEvaluationContext, config: Config) -> Decision:
-    store, seen, done, told = Store(config.home), read_marks(context.cursor), dict[str, str](), list[str]()
+    store, seen, done, told = Store(config.home), _remembered(context.cursor, str), dict[str, str](), list[str]()
     for tenant in sorted(config.tenants) if config.monitoring.sends_notices else ():
         mark = f"{store.current(tenant)}:{_publication_number(store, tenant)}"
         if seen.get(tenant) != mark:
             try:
-                counts = notify(config, tenant)
+                counts = alerts.notify(config, tenant)
             except (ReceiptError, UnpublishedError, RemoteError) as error:
                 told.append(f"{tenant}: {redacted(str(error))}")
                 continue
@@ -287,8 +279,10 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
         note_stopped(config, partition)
     reasons = [step_failure(event) for event in context.get_step_failure_events()]
     error = redacted(next((reason for reason in reasons if reason), UNKNOWN))
-    event = failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))
-    results = _tell(context, event, config) if is_nth_alert(failures) else ["not told, it is one of many in a row"]
+    event = alerts.failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))
+    results = (
+        _tell(context, event, config) if alerts.is_nth_alert(failures) else ["not told, it is one of many in a row"]
+    )
     alert = "; ".join(results) or "none is configured"
     context.instance.report_runless_asset_event(
         dg.AssetObservation(
@@ -324,7 +318,6 @@ def _publication_number(store: Store, tenant: str) -> int:
 
 
 def _tenants_of_inboxes_process(context: dg.SensorEvaluationContext, config: Config) -> frozenset[str]:
-    """Return the tenants whose uploads are being built by the process that waits for them."""
     started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED], tags={STARTED_BY: INBOXES})
     runs = context.instance.get_runs(started, limit=10)
     keys = [(run.job_name, run.tags.get(PARTITION, "")) for run in runs]
@@ -355,9 +348,10 @@ def failures_in_a_row(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
     return 1 + sum(1 for _ in before)
 
 
-def _tell(context: dg.SensorEvaluationContext | dg.RunFailureSensorContext, event: Event, config: Config) -> list[str]:
-    """Log an event, hand it to the hooks, and return the outcome."""
-    results = send(event, config.monitoring)
+def _tell(
+    context: dg.SensorEvaluationContext | dg.RunFailureSensorContext, event: alerts.Event, config: Config
+) -> list[str]:
+    results = alerts.send(event, config.monitoring)
     context.log.warning("%s (alert: %s)", event["text"], "; ".join(results) or "none is configured")
     return results
 
@@ -370,28 +364,22 @@ def configured(installation: Installation) -> Config | dg.SkipReason:
         return dg.SkipReason(str(error))
 
 
-def read_marks(cursor: str | None) -> dict[str, str]:
-    """Return the publications that the last tick saw; nothing if that cannot be read."""
+def _remembered(cursor: str | None, read: Callable[[Any], Remembered]) -> dict[str, Remembered]:
+    """Return the memory of the last tick, each value as it is read; nothing if that cannot be read."""
     try:
-        return {str(tenant): str(mark) for tenant, mark in json.loads(cursor or "{}").items()}
-    except (ValueError, AttributeError):
-        return {}
-
-
-def read_uploads_seen(cursor: str | None) -> dict[str, tuple[str, float]]:
-    """Return the uploads that the last tick saw; nothing if that cannot be read."""
-    try:
-        return {key: (str(mark), float(first)) for key, (mark, first) in json.loads(cursor or "{}").items()}
+        return {str(key): read(value) for key, value in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, AttributeError):
         return {}
+
+
+def _seen_upload(value: Any) -> tuple[str, float]:
+    mark, first = value
+    return str(mark), float(first)
 
 
 def read_cursor(cursor: str | None) -> dict[str, PublishAttempt]:
     """Return the memory of the last tick; empty if unreadable."""
-    try:
-        return {tenant: PublishAttempt(**attempt) for tenant, attempt in json.loads(cursor or "{}").items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}
+    return _remembered(cursor, lambda attempt: PublishAttempt(**attempt))
 
 
 def write_cursor(memory: Mapping[str, PublishAttempt]) -> str:

@@ -1,8 +1,5 @@
 """Assets as spans of a trace: one for each, below it one for each batch of pages, chunks or texts.
 
-Belongs here: opening them around an asset, batches by its reports. Does not belong here: sending them
-(`rag_serving.tracing.exporting`).
-
 Below `citelock build` an asset's span is below that of the build. Elsewhere Dagster runs assets in processes of their
 own, which share nothing but the run: its id names the trace.
 """

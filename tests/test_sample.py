@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from rag_assets.sources.registry import open_source
+from rag_assets.sources import open_source
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, Principal, satisfies

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from evals.evaluation.bench import with_column
+from rag_assets.sources import open_source
 from rag_assets.sources.envelope import Origin, load_envelope, row_of
-from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.chunks.select import select_chunks
 from rag_assets.steps.contexts.contextualize import lexical_prefixes, metadata_prefixes

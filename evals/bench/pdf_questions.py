@@ -22,8 +22,8 @@ from evals.bench.people import published
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from rag_assets.parsing.reader import LimitedReader, opened_scans
+from rag_assets.sources.documents.document_pages import DocumentReading
 from rag_assets.sources.documents.folder import DocumentFolder
-from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files

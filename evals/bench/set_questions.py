@@ -21,8 +21,8 @@ import yaml
 
 from evals.bench.corpora import ROOT, cut, sample_pages
 from evals.bench.real_text import DATA
-from rag_assets.publishing.page_facts import SourceTables, gathered_facts
-from rag_assets.sources.registry import open_source
+from rag_assets.making.selections import SourceTables, gathered_facts
+from rag_assets.sources import open_source
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import Config, load_config, parse_config

@@ -1,15 +1,13 @@
-"""The assets for analysts: each is a report of one tenant, or of one day.
-
-Belongs here: which report is made after which asset, what of it shows in the Dagster UI, its file, group and owners.
-Does not belong here: the content of any report (`evals.reports`).
-"""
+"""The assets for analysts: each is a report of one tenant, or of one day."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
 import pyarrow as pa
@@ -21,6 +19,7 @@ from evals.evaluation.gold import GoldError, live_pages, tenant_gold
 from evals.evaluation.metrics import to_csv
 from evals.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from evals.reports import ablation, dedup, plots, quality, ragas, retrieval, telemetry, telemetry_days
+from evals.reports import contradictions as report
 from evals.reports.costs import cost_tables, read_build_costs
 from evals.reports.report import (
     Plot,
@@ -32,20 +31,22 @@ from evals.reports.report import (
     reports_folder,
     write_report,
 )
-from rag_assets import metadata
+from rag_assets import asset_checks, metadata
 from rag_assets.partitions import DAYS, TENANTS
-from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, of_tenant, opened
-from rag_assets.state.observed import chunk_digests
+from rag_assets.resources import Context, Installation, StepReporter, of_tenant, opened
+from rag_assets.state.contradictions import acknowledged_of, tenant_findings
+from rag_assets.state.planning import chunk_digests
 from rag_assets.state.records import read_publish_state
 from rag_assets.steps.chunks.select import select_chunks
+from rag_assets.steps.contradictions.findings import HEADINGS, counted, is_open
 from rag_assets.steps.dedup import SCOPES, Effect, effectiveness
 from rag_serving.artifacts.schema import CHUNKS, DEDUP_MAP
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json, write_text
-from rag_serving.config.loading import Config
+from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.targets import for_markdown
 from rag_serving.indexes.catalog import (
+    CONTRADICTIONS,
     EVAL_REPORT,
     QUALITY,
     RETRIEVAL,
@@ -59,6 +60,8 @@ from rag_serving.telemetry.recorder import TelemetryError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+Found = TypeVar("Found")
+
 
 def report_asset(
     *after: str,
@@ -67,11 +70,8 @@ def report_asset(
     one_run: bool = False,
     checks: Sequence[dg.AssetCheckSpec] = (),
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return the decorator of a report that is made after these assets.
-
-    With `one_run` all requested partitions are made in one run; otherwise each has its own, like sources and tenants,
-    so that a failure affects no other.
-    """
+    """Return the decorator of a report that is made after these assets. With `one_run` all requested partitions are
+    made in one run; otherwise each has its own, like sources and tenants, so that a failure affects no other."""
 
     def decorated(report: Callable[..., Any]) -> dg.AssetsDefinition:
         with warnings.catch_warnings():
@@ -90,18 +90,55 @@ def report_asset(
     return decorated
 
 
-def shown(report: Report, installation: Installation, tenant: str, name: str) -> dict[str, dg.MetadataValue]:
-    """Write a tenant's report and return it as metadata, with where its file and its page are."""
+def shown(
+    report: Report, installation: Installation, tenant: str, name: str, plots: Sequence[Plot] = ()
+) -> dict[str, dg.MetadataValue]:
+    """Write a tenant's report with plots and return it as metadata, with where its file and its page are."""
+    report = replace(report, plots=[*report.plots, *plots])
     config, store = opened(installation)
     return metadata.of_report(
         report, write_report(store, tenant, name, report), report_url(config.serving, tenant, name)
     )
 
 
+_DAYS = 30  # of questions that count for a page's frequency
+
+
+@report_asset("published_generation", version=report.VERSION, checks=[asset_checks.NOTHING_TO_MEND])
+def contradictions(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
+    """Return statements of two pages that give another value for the same thing, links that lead nowhere, pages past
+    their review date or without an owner, and copies that drift apart.
+
+    The same as `citelock lint --tenant`. It quotes pages regardless of their readers: the report is for operators.
+    Findings acknowledged in `evaluation.acknowledged` are left out.
+    """
+    tenant, config, store = of_tenant(context.partition_key, installation)
+    reporter.begin(tenant, "contradictions")
+    today = datetime.now(UTC).date()
+    try:
+        known = acknowledged_of(config, tenant)
+        advance = reporter.track("pages", context.log.info)
+        generation, _, findings = tenant_findings(config, store, tenant, today, advance)
+    except (StoreError, ConfigError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    findings = counted(findings, telemetry_days.asked_about(config, tenant, context.log.warning))
+    left = [one for one in findings if is_open(one, known, today)]
+    facts = {"questions without an answer": report_url(config.serving, tenant, QUALITY)}
+    made = report.contradictions_report(tenant, generation, left, len(findings) - len(left), facts)
+    counts = Counter(one.kind for one in left)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(left),
+            "acknowledged": len(findings) - len(left),
+            **{kind: counts[kind] for kind in HEADINGS},
+            **shown(made, installation, tenant, CONTRADICTIONS),
+        },
+        check_results=[asset_checks.nothing_to_mend(left)],
+    )
+
+
 @report_asset("published_generation", version=ablation.VERSION)
-def ablation_report(
-    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
-) -> dg.MaterializeResult:
+def ablation_report(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
     """Return the results of the tenant's gold set on the published generation with each stage on and off.
 
     Started by hand: it runs every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
@@ -121,12 +158,11 @@ def ablation_report(
     write_json(folder / "ablation.json", rows)
     write_text(folder / "ablation.csv", to_csv(rows))
     report = ablation.ablation_report(tenant, store.current(tenant) or "", rows)
-    report = replace(report, plots=_ablation_plots(rows))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(rows),
             "csv": dg.MetadataValue.path(str((folder / "ablation.csv").absolute())),
-            **shown(report, installation, tenant, "ablation"),
+            **shown(report, installation, tenant, "ablation", _ablation_plots(rows)),
         }
     )
 
@@ -144,9 +180,7 @@ def _ablation_plots(rows: Sequence[Mapping[str, Any]]) -> list[Plot]:
 
 
 @report_asset("dedup_map", version=dedup.VERSION)
-def dedup_report(
-    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
-) -> dg.MaterializeResult:
+def dedup_report(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
     """Return how much of a tenant's text occurs in several places, where, and which occurrence is indexed.
 
     The dedup map is that of the last publish run. Chunks synced since then are listed by id alone.
@@ -164,13 +198,12 @@ def dedup_report(
     chunks = select_chunks(everything, config.ingestion.drop_labels, config.ingestion.drop_boilerplate).chunks
     effects = effectiveness(chunks, duplicates.filter(pc.is_in(duplicates["dropped_id"], chunks["chunk_id"])))
     report = dedup.dedup_report(tenant, chunks.select(dedup.COLUMNS), duplicates, effects)
-    report = replace(report, plots=_dedup_plots(duplicates, effects))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(duplicates),
             "duplicates_dropped": len(duplicates),
             "chunks": len(chunks),
-            **shown(report, installation, tenant, "dedup"),
+            **shown(report, installation, tenant, "dedup", _dedup_plots(duplicates, effects)),
         }
     )
 
@@ -188,9 +221,7 @@ def _dedup_plots(duplicates: pa.Table, effects: Sequence[Effect]) -> list[Plot]:
 
 
 @report_asset("published_generation", version=quality.VERSION)
-def quality_report(
-    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
-) -> dg.MaterializeResult:
+def quality_report(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
     """Return the key measures of every generation that was evaluated, any two of the newest side by side, and the
     questions of the last 30 days that were not answered.
 
@@ -203,17 +234,25 @@ def quality_report(
     file = reports_folder(store, tenant) / f"{QUALITY}.json"
     history = quality.history_of(evaluated, published_at(store, tenant), _known_history(file))
     write_json(file, history)
-    questions = _recent_questions(context, config, tenant)
-    runs = _comparable_runs(store, tenant, evaluated)
+    today = datetime.now(UTC).date()
+    read = partial(telemetry_days.read_questions, tenant=tenant, last=today, days=quality.DAYS)
+    questions = _of_telemetry(context, config, read, _NO_ROWS)
+    runs: dict[str, Mapping[str, Any]] = {
+        name: facts for name, facts in evaluated.items() if is_run(facts) and facts["cases"]
+    }
+    runs |= {f"run {name}": facts for name, facts in saved_runs(store, tenant).items()}
+    runs = dict(sorted(runs.items(), key=lambda pair: str(pair[1].get("created_at", ""))))
     report = quality.quality_report(tenant, store.current(tenant), history, runs, questions)
-    report = replace(report, plots=_quality_plots(history))
+    values, places = quality.trend(history)
+    title = "Key measures over generations"
+    drawn = [Plot(title, plots.lines(values, places, title, "mean"))] if values and len(places) > 1 else []
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(history),
             "generations": len(history),
             "side_by_side": len(report.pairs),
             "questions_without_answer": len(report.tables[0].rows),
-            **shown(report, installation, tenant, QUALITY),
+            **shown(report, installation, tenant, QUALITY, drawn),
         }
     )
 
@@ -228,43 +267,23 @@ def _known_history(file: Path) -> list[Mapping[str, Any]]:
     return [row for row in rows if isinstance(row, dict) and {"generation", "measures", "created_at"} <= row.keys()]
 
 
-def _comparable_runs(
-    store: Store, tenant: str, evaluated: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Mapping[str, Any]]:
-    """Return the comparable runs, by their name in the selection, the oldest first."""
-    runs: dict[str, Mapping[str, Any]] = {
-        name: facts for name, facts in evaluated.items() if is_run(facts) and facts["cases"]
-    }
-    runs |= {f"run {name}": facts for name, facts in saved_runs(store, tenant).items()}
-    return dict(sorted(runs.items(), key=lambda pair: str(pair[1].get("created_at", ""))))
+_NO_ROWS = list[dict[str, Any]]()
 
 
-def _recent_questions(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Sequence[Mapping[str, Any]]:
-    """Return the questions of the last days; none if telemetry is off or its database unavailable."""
+def _of_telemetry(context: Context, config: Config, read: Callable[["Engine"], Found], nothing: Found) -> Found:
+    """Return what is read of the last days; nothing if telemetry is off or its database unavailable."""
     if not config.telemetry.enabled:
-        return []
+        return nothing
     try:
         with telemetry_days.database(config) as engine:
-            return telemetry_days.read_questions(engine, tenant, datetime.now(UTC).date(), quality.DAYS)
+            return read(engine)
     except TelemetryError as error:
         context.log.warning("no questions: %s", error)
-        return []
-
-
-def _quality_plots(history: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """Return plots of the key measures over generations, if there are several."""
-    values, places = quality.trend(history)
-    title = "Key measures over generations"
-    return [Plot(title, plots.lines(values, places, title, "mean"))] if values and len(places) > 1 else []
-
-
-_RAGAS_SCORES = "ragas.json"
+        return nothing
 
 
 @report_asset("published_generation", version=ragas.VERSION)
-def ragas_report(
-    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
-) -> dg.MaterializeResult:
+def ragas_report(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
     """Return RAGAS' scores of the answers that the published generation gave when it was evaluated.
 
     Metrics that need no model always; faithfulness, answer relevancy, context precision and recall where `generation`
@@ -281,23 +300,21 @@ def ragas_report(
     scores = ragas_scores(samples, config)
     if scores.problem:
         context.log.warning("RAGAS: %s", scores.problem)
-    file = reports_folder(store, tenant) / _RAGAS_SCORES
+    file = reports_folder(store, tenant) / "ragas.json"
     before = _scores_before(file, generation)
     write_json(file, {"generation": generation, **vars(scores)})
     report = ragas.ragas_report(tenant, generation, scores, samples, before)
-    report = replace(report, plots=_ragas_plots(scores, before))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(samples),
             "generation": generation,
             "problem": scores.problem or "none",
-            **shown(report, installation, tenant, "ragas"),
+            **shown(report, installation, tenant, "ragas", _ragas_plots(scores, before)),
         }
     )
 
 
 def _scores_before(file: Path, generation: str) -> RagasScores | None:
-    """Return the scores of another generation, from the last report."""
     try:
         content = read_json(file)
     except StoreError:
@@ -316,9 +333,7 @@ def _ragas_plots(scores: RagasScores, before: RagasScores | None) -> list[Plot]:
 
 
 @report_asset("published_generation", version=retrieval.VERSION)
-def retrieval_report(
-    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
-) -> dg.MaterializeResult:
+def retrieval_report(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
     """Return the results of the retrieval phases over the last 7 days: match rate, questions met by a clarifying
     question or without a match, time to the passages, and whether any of it calls for another phase.
 
@@ -327,7 +342,8 @@ def retrieval_report(
     tenant, config, _ = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "retrieval report")
     today = datetime.now(UTC).date()
-    questions, feedback = _retrieval_rows(context, config, tenant)
+    read = partial(telemetry_days.read_retrieval, tenant=tenant, last=today, days=retrieval.DAYS)
+    questions, feedback = _of_telemetry(context, config, read, (_NO_ROWS, _NO_ROWS))
     found = retrieval.measures_of(questions, feedback)
     report = retrieval.retrieval_report(tenant, today.isoformat(), questions, feedback)
     return dg.MaterializeResult(
@@ -343,37 +359,22 @@ def retrieval_report(
     )
 
 
-def _retrieval_rows(
-    context: dg.AssetExecutionContext, config: Config, tenant: str
-) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-    """Return the questions of the last days with their feedback; none if telemetry is off or unavailable."""
-    if not config.telemetry.enabled:
-        return [], []
-    try:
-        with telemetry_days.database(config) as engine:
-            return telemetry_days.read_retrieval(engine, tenant, datetime.now(UTC).date(), retrieval.DAYS)
-    except TelemetryError as error:
-        context.log.warning("no questions: %s", error)
-        return [], []
-
-
 @report_asset(version=telemetry.VERSION, partitions=DAYS, one_run=True)
-def telemetry_report(
-    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
-) -> dg.MaterializeResult:
+def telemetry_report(context: Context, installation: Installation, reporter: StepReporter) -> dg.MaterializeResult:
     """Return the questions of a day (UTC), the quality and speed of their answers, and the readers' complaints.
 
     The page shows every tenant; each tenant's folder has a file of its own. Data older than `telemetry.retention_days`
     is deleted, from the database and from these files. Without opting in there is no text of a question.
     """
     config, store = opened(installation)
-    reporter.begin(_day_range(context.partition_keys), "telemetry report")
+    keys = context.partition_keys
+    reporter.begin(keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}", "telemetry report")
     track = reporter.track("days reported", context.log.info)
     try:
         with telemetry_days.database(config) as engine:
-            for done, day in enumerate(context.partition_keys, 1):
+            for done, day in enumerate(keys, 1):
                 context.add_asset_metadata(_report_day(engine, config, store, day), partition_key=day)
-                track(done, len(context.partition_keys))
+                track(done, len(keys))
     except TelemetryError as error:
         raise dg.Failure(str(error)) from error
     for tenant in config.tenants:
@@ -381,12 +382,7 @@ def telemetry_report(
     return dg.MaterializeResult()
 
 
-def _day_range(keys: Sequence[str]) -> str:
-    return keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}"
-
-
 def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dict[str, Any]:
-    """Write a day's report for each tenant, and return the asset's metadata of the day."""
     days = {name: telemetry_days.read_day(engine, name, date.fromisoformat(day)) for name in config.tenants}
     pages, files = [], {}
     for tenant, read in days.items():
@@ -411,6 +407,5 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
 
 
 def _dedup_counts(store: Store, tenant: str) -> tuple[int, int]:
-    """Return chunks that the published generation was made of, and those dropped as duplicates."""
     state = read_publish_state(store, tenant)
     return (state.chunks + state.duplicates_dropped, state.duplicates_dropped) if state else (0, 0)

@@ -1,7 +1,6 @@
 """The run queue: builds wait for builds of the same source or tenant, never for a report.
 
-Belongs here: which limit of `dagster_home/dagster.yaml` a run falls under. `dagster.yaml` names the class.
-Does not belong here: the limits themselves, what starts runs (`jobs`, `sensors`).
+`dagster.yaml` names the class.
 
 A limit on the partition alone, which every run has as a tag, makes `publish` of a tenant wait for its reports.
 """
@@ -40,12 +39,10 @@ class RunQueue(dg.QueuedRunCoordinator):
 
 
 def _kept(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the priority that a person gave the run."""
     return {PRIORITY: tags[PRIORITY]} if PRIORITY in tags else {}
 
 
 def _groups(context: dg.SubmitRunContext) -> frozenset[str]:
-    """Return the groups of the assets that a run materializes."""
     run = context.dagster_run
     if run.job_name in BUILD_JOBS:
         return frozenset({run.job_name})

@@ -1,9 +1,5 @@
 """`citelock build`: sync what changed, publish what follows from it, say what was done.
 
-Belongs here: the command, and the order: look, decide, and only then start Dagster; the home folder of a build that is
-only estimated, which is thrown away afterwards.
-Does not belong here: decisions (`state.planning`), runs (`build.runner`), the shape of the summary (`build.summary`).
-
 A source that fails keeps its last good tables, the others go on, and the tenant is published with what is complete.
 """
 
@@ -16,6 +12,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,19 +25,20 @@ from rag_assets.build.summary import Summary, estimate_embedding, left_out, sear
 from rag_assets.llm_contexts.tenant import ContextEstimate, has_failures, plan_contexts, read_last_run
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
 from rag_assets.publishing.documents import note_stopped, settle_documents
-from rag_assets.publishing.narrowing import narrow_readers
+from rag_assets.publishing.publish import narrow_readers
+from rag_assets.sources import open_source
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import LockedError, locked, refresh_sources
-from rag_assets.state.observed import (
+from rag_assets.state.planning import (
     attempts,
     chunk_digests,
     published_damage,
     published_inputs,
     source_facts,
+    sources_to_ingest,
+    tenants_to_publish,
     wanted_inputs,
 )
-from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
 from rag_assets.state.records import note_unchanged
 from rag_assets.traced import SERVICE
 from rag_serving.artifacts.schema import SELECTED_CHUNKS
@@ -111,23 +109,18 @@ def command(
         raise typer.Exit(1)
 
 
+@dataclass
 class BuildRun:
     """One build: its inputs, and its work."""
 
-    def __init__(
-        self,
-        config: Config,
-        config_path: Path | None,
-        reporter: Reporter,
-        verbose: bool = False,
-        override_gates: str | None = None,
-    ) -> None:
-        self._config = config
-        self._override_gates = override_gates
-        self._store = Store(config.home)
-        self._config_path = config_path
-        self._reporter = reporter
-        self._verbose = verbose
+    config: Config
+    config_path: Path | None
+    reporter: Reporter
+    verbose: bool = False
+    override_gates: str | None = None
+
+    def __post_init__(self) -> None:
+        self._store = Store(self.config.home)
         self._runner: Runner | None = None
 
     def run(
@@ -144,12 +137,19 @@ class BuildRun:
         """
         started = time.monotonic()
         summary = Summary()
-        keys = [key for key in sorted(self._config.sources) if not only or key in only]
+        keys = [key for key in sorted(self.config.sources) if not only or key in only]
         try:
             summary.sources = self._ingest(keys, full, summary)
-            tenants = sorted({self._config.sources[key].tenant for key in keys})
+            tenants = sorted({self.config.sources[key].tenant for key in keys})
             if estimate:
-                summary.estimates = self._estimate(tenants, summary)
+                estimates: dict[str, ContextEstimate | None] = {}
+                for tenant in tenants:
+                    if not chunk_digests(self.config, self._store, tenant):
+                        continue
+                    with locked(self.config, self._store.tenant(tenant)):
+                        if self._start("publish", tenant, False, summary, ["dedup_map"]).error is None:
+                            estimates[tenant] = self._estimate_selected(tenant, summary)
+                summary.estimates = estimates
             else:
                 summary.tenants = self._publish(tenants, full, retry_contexts, summary)
                 self._count_searched(tenants, summary)
@@ -165,7 +165,7 @@ class BuildRun:
         self._note_unchanged(key for key in keys if key not in due and key not in summary.errors)
         with ExitStack() as locks:
             for key in due:
-                locks.enter_context(locked(self._config, self._store.source(key)))
+                locks.enter_context(locked(self.config, self._store.source(key)))
             outcomes = {key: self._start("ingest", key, full, summary) for key in due}
         summary.reasons = {key: left_out(self._store, key) for key in due if key not in summary.errors}
         return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
@@ -173,29 +173,28 @@ class BuildRun:
     def _count_searched(self, tenants: Collection[str], summary: Summary) -> None:
         """Tell how many pages of each source are searched, as `GET /v1/status` does."""
         for tenant in tenants:
-            keys = [key for key in summary.sources if self._config.sources[key].tenant == tenant]
+            keys = [key for key in summary.sources if self.config.sources[key].tenant == tenant]
             for key, pages in searched_pages(self._store, tenant, keys).items():
                 summary.sources[key]["pages_searched"] = pages
 
     def _notify(self, tenants: Collection[str]) -> None:
-        """Send notices of changed answers, whether Dagster runs or not."""
-        if not self._config.monitoring.sends_notices:
+        if not self.config.monitoring.sends_notices:
             return
-        from rag_assets.monitoring.notices import notify
+        from rag_assets.monitoring.alerts import notify
         from rag_serving.indexes.current import UnpublishedError
         from rag_serving.indexes.databases import RemoteError
         from rag_serving.receipts.receipt import ReceiptError
 
         for tenant in tenants:
             try:
-                notify(self._config, tenant)
+                notify(self.config, tenant)
             except (ReceiptError, UnpublishedError, RemoteError) as error:
                 print(for_log(f"{tenant}: no notices of changed answers were sent ({error})"), file=sys.stderr)
 
     def _note_unchanged(self, keys: Iterable[str]) -> None:
         """A source that was looked at and had nothing new counts as synced, unless another build is at it."""
         for key in keys:
-            with suppress(LockedError), locked(self._config, self._store.source(key)):
+            with suppress(LockedError), locked(self.config, self._store.source(key)):
                 note_unchanged(self._store, key, datetime.now(UTC))
 
     def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
@@ -203,70 +202,54 @@ class BuildRun:
         facts = []
         for key in keys:
             try:
-                settings, folder = self._config.sources[key], self._store.source(key)
-                address = self._config.serving.public_url
+                settings, folder = self.config.sources[key], self._store.source(key)
+                address = self.config.serving.public_url
                 fingerprint = open_source(key, settings, folder, public_url=address).fingerprint()
             except SourceError as error:
                 summary.errors[key] = str(error)
             else:
-                facts.append(source_facts(self._config, self._store, key, fingerprint))
+                facts.append(source_facts(self.config, self._store, key, fingerprint))
         return sources_to_ingest(facts, full=full)
 
     def _publish(
         self, tenants: Collection[str], full: bool, retry_contexts: bool, summary: Summary
     ) -> dict[str, dict[str, object]]:
         try:
-            wanted = wanted_inputs(self._config, self._store, open_embedder(self._config.embedding), tenants)
+            wanted = wanted_inputs(self.config, self._store, open_embedder(self.config.embedding), tenants)
         except ModelError as error:
             summary.errors["embedding"] = str(error)
             wanted = {}
             for tenant in tenants:
-                narrow_readers(self._config, tenant, lambda line: print(for_log(line), file=sys.stderr))
+                narrow_readers(self.config, tenant, lambda line: print(for_log(line), file=sys.stderr))
         again = {tenant for tenant in wanted if full or (retry_contexts and has_failures(self._store, tenant))}
-        again |= self._damaged(wanted)
-        published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
-        outcomes: dict[str, RunOutcome] = {}
-        for tenant in tenants_to_publish(wanted, published):
-            with locked(self._config, self._store.tenant(tenant)):
-                for _ in attempts(self._store, tenant):
-                    if tenant in outcomes:
-                        summary.errors.pop(tenant, None)
-                    outcomes[tenant] = self._start("publish", tenant, full, summary)
-        for tenant in tenants:
-            settle_documents(self._config, tenant)
-            if tenant in outcomes and outcomes[tenant].error is not None:
-                note_stopped(self._config, tenant)
-        return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
-
-    def _damaged(self, tenants: Iterable[str]) -> set[str]:
-        """Return the tenants whose published generation is damaged; it is made again whether or not anything
-        changed."""
-        damage_of = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
+        damage_of = {tenant: published_damage(self.config, self._store, tenant, "opens") for tenant in wanted}
         for tenant, damage in damage_of.items():
             if damage:
                 print(
                     for_log(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again"),
                     file=sys.stderr,
                 )
-        return {tenant for tenant, damage in damage_of.items() if damage}
-
-    def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, ContextEstimate | None]:
-        """Return what the contexts of each tenant that has chunks would take; None if no model writes them."""
-        estimates: dict[str, ContextEstimate | None] = {}
+        again |= {tenant for tenant, damage in damage_of.items() if damage}
+        published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
+        outcomes: dict[str, RunOutcome] = {}
+        for tenant in tenants_to_publish(wanted, published):
+            with locked(self.config, self._store.tenant(tenant)):
+                for _ in attempts(self._store, tenant):
+                    if tenant in outcomes:
+                        summary.errors.pop(tenant, None)
+                    outcomes[tenant] = self._start("publish", tenant, full, summary)
         for tenant in tenants:
-            if not chunk_digests(self._config, self._store, tenant):
-                continue
-            with locked(self._config, self._store.tenant(tenant)):
-                if self._start("publish", tenant, False, summary, ["dedup_map"]).error is None:
-                    estimates[tenant] = self._estimate_selected(tenant, summary)
-        return estimates
+            settle_documents(self.config, tenant)
+            if tenant in outcomes and outcomes[tenant].error is not None:
+                note_stopped(self.config, tenant)
+        return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
 
     def _estimate_selected(self, tenant: str, summary: Summary) -> ContextEstimate | None:
         try:
             selected = read_table(self._store.candidate(tenant) / "selected.parquet", SELECTED_CHUNKS)
-            plan = plan_contexts(selected, self._config.context, self._store.cache(tenant), self._store.home)
+            plan = plan_contexts(selected, self.config.context, self._store.cache(tenant), self._store.home)
             scratch = self._store.candidate(tenant) / ".estimate"
-            summary.embedding[tenant] = estimate_embedding(self._config, tenant, selected, plan, scratch)
+            summary.embedding[tenant] = estimate_embedding(self.config, tenant, selected, plan, scratch)
         except ModelError as error:
             summary.errors[tenant] = str(error)
             return None
@@ -276,32 +259,26 @@ class BuildRun:
         if self._runner is None:
             self._runner = self._open_runner()
         tags = {"citelock/full": "true"} if full else {}
-        if self._override_gates:
-            tags["citelock/override_gates"] = self._override_gates
+        if self.override_gates:
+            tags["citelock/override_gates"] = self.override_gates
         outcome = self._runner.run(job, partition, tags, only)
         summary.step_seconds[partition] = dict(outcome.seconds)
         if outcome.error is not None:
             summary.errors[partition] = outcome.error
         elif job == "ingest":
-            self._tell_notes(partition)
+            for note in read_json(self._store.source(partition) / "sync_state.json")["notes"]:
+                print(for_log(f"{partition}: {note}"), file=sys.stderr)
         return outcome
 
     def _open_runner(self) -> Runner:
         from rag_assets.build.runner import Runner  # here: importing Dagster takes longer than finding nothing to do
 
-        return Runner(self._config, self._config_path, self._reporter, os.environ.get("DAGSTER_HOME"), self._verbose)
-
-    def _tell_notes(self, source: str) -> None:
-        for note in read_json(self._store.source(source) / "sync_state.json")["notes"]:
-            print(for_log(f"{source}: {note}"), file=sys.stderr)
+        return Runner(self.config, self.config_path, self.reporter, os.environ.get("DAGSTER_HOME"), self.verbose)
 
 
 def refuse_unknown(config: Config, sources: Collection[str]) -> None:
-    """Check the sources that were named.
-
-    Raises:
-        ConfigError: one is not in the configuration; the message names the nearest.
-    """
+    """Check the sources that were named. Raises ConfigError: one is not in the configuration; the message names the
+    nearest."""
     for key in sources:
         if key not in config.sources:
             near = get_close_matches(key, sorted(config.sources), n=1)

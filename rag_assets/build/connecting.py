@@ -1,9 +1,5 @@
 """The web page's "Connect a source", for operators: what `citelock init` does, by its code, over HTTP.
 
-Belongs here: the two routes, which join the server by the entry point `citelock.routes`; what a form may not say that a
-person at the machine may. Does not belong here: the text of the file and what is shown of a source (`init`), its first
-sync, which a note starts (`uploads`).
-
 What asks sources is imported when it is needed: a machine that only serves has not got it.
 """
 
@@ -89,20 +85,16 @@ def connect(body: ConfirmedBody, request: HttpRequest, caller: Caller, service: 
 
 
 def _edit(body: SourceBody, request: HttpRequest, tenant: str, config: Config) -> Edit:
-    """Return the file with the source.
-
-    Raises:
-        RequestError: 400, 409 or 501.
-    """
+    """Return the file with the source. Raises RequestError: 400, 409 or 501."""
     reload = request.app.state.reload
     if not may_connect(config) or reload is None:
         raise RequestError(501, "NOT_IMPLEMENTED", "no source is connected here; see serving.connect")
     if find_spec("dagster") is None:
         message = "this machine serves and does not build; run `citelock init` on the one that does"
         raise RequestError(501, "NOT_IMPLEMENTED", message)
-    from rag_assets.build.init import Given, ShapeError, edit_of, key_of, source_of
+    from rag_assets.build.init import ShapeError, edit_of, key_of, source_of
 
-    given = Given(**body.model_dump(include=set(SourceBody.model_fields)))
+    given = body.model_dump()
     try:
         kind, source = source_of(given)
         _check_reach(source, config)
@@ -116,11 +108,8 @@ def _edit(body: SourceBody, request: HttpRequest, tenant: str, config: Config) -
 
 
 def _check_reach(source: dict[str, Any], config: Config) -> None:
-    """Refuse what would give an operator's site another one's secret, or show what the home has.
-
-    Raises:
-        RequestError: 400.
-    """
+    """Refuse what would give an operator's site another one's secret, or show what the home has. Raises RequestError:
+    400."""
     auth, site = source.get("auth", {}), urlsplit(source.get("base_url", ""))[:2]
     for field in auth.keys() - {"kind"}:
         if not _VARIABLE.fullmatch(auth[field]):

@@ -1,8 +1,4 @@
-"""`citelock ask --docs FOLDER`: the index of a folder, kept beside it, without a configuration to write.
-
-Belongs here: its place, its configuration, the due steps, the report of files left out.
-Does not belong here: the steps, which Dagster's assets call, too (`rag_assets.making`).
-"""
+"""`citelock ask --docs FOLDER`: the index of a folder, kept beside it, without a configuration to write."""
 
 from __future__ import annotations
 
@@ -20,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rag_assets.progress import SilentReporter
+from rag_assets.sources import open_source
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import RUN_WAIT_S, exclusive, is_held
 from rag_serving.artifacts.manifest import WORDS, read_manifest
 from rag_serving.artifacts.store import Store, StoreError, remove_folder, write_text
@@ -48,19 +44,26 @@ _log = logging.getLogger(__name__)
 
 def index_folder(folder: Path, is_whole: bool) -> FolderIndex:
     """Make what changed of a folder's index: without the vectors where many are missing, unless all is wanted.
-
-    Processes wait for each other. One that is killed loses nothing that was embedded.
-
-    Raises:
-        UsageError: there is no folder, or no document in it that can be read.
-    """
+    Processes wait for each other. One that is killed loses nothing that was embedded. Raises UsageError: there is no
+    folder, or no document in it that can be read."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder" if folder.exists() else f"no folder {folder}")
     for name in [name for name in os.environ if _is_of_others(name)]:
         del os.environ[name]  # they say where another installation is
     folder = folder.resolve()
     home = _home(folder)
-    path = _written_config(folder, home)
+    content = {
+        "home": str(home),
+        "tenants": {KEY: {}},
+        "sources": {KEY: {"kind": "files", "tenant": KEY, "path": str(folder), "readers": "everyone"}},
+        "serving": {"connect": False},  # the folder is all there is
+        "ingestion": {"dedup_threshold": 1},  # nearly the same is found by datasketch, which brings 125 MB
+        "indexing": {"dense_search": "exact", "sentence_vectors": "never"},
+    }
+    path, text = home / "app.yaml", json.dumps(content, indent=1) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text(home / ".gitignore", "*\n")
+        write_text(path, text)
     config = load_config(path)
     try:
         made = _made(config)
@@ -103,23 +106,6 @@ def cache_of(folder: Path, use: str = "") -> Path:
     return cache / "citelock" / use / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
-def _written_config(folder: Path, home: Path) -> Path:
-    """Write the configuration of an index, if it is another one; everybody may read what is in a folder."""
-    content = {
-        "home": str(home),
-        "tenants": {KEY: {}},
-        "sources": {KEY: {"kind": "files", "tenant": KEY, "path": str(folder), "readers": "everyone"}},
-        "serving": {"connect": False},  # the folder is all there is
-        "ingestion": {"dedup_threshold": 1},  # nearly the same is found by datasketch, which brings 125 MB
-        "indexing": {"dense_search": "exact", "sentence_vectors": "never"},
-    }
-    path, text = home / "app.yaml", json.dumps(content, indent=1) + "\n"
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        write_text(home / ".gitignore", "*\n")
-        write_text(path, text)
-    return path
-
-
 def _made(config: Config) -> str:
     """Return how much is made of the folder, the settings and the version: no model is opened for it."""
     noted, store = _noted(config.home), Store(config.home)
@@ -127,7 +113,7 @@ def _made(config: Config) -> str:
         return ""
     if noted.stamps:
         return "" if _is_altered(config.home) else noted.made
-    from rag_assets.state.observed import published_damage
+    from rag_assets.state.planning import published_damage
 
     return "" if published_damage(config, store, KEY, "opens") else noted.made  # a process makes vectors, or was killed
 
@@ -153,7 +139,6 @@ def _note(home: Path, noted: _Noted) -> None:
 
 
 def _is_altered(home: Path) -> bool:
-    """Return whether a file says something else than when the index was made."""
     noted = _noted(home)
     if noted.stamps in ("", _digest(home, _stamp)):
         return False
@@ -194,9 +179,13 @@ def _fingerprint(config: Config) -> str:
 
 
 def _due(config: Config) -> tuple[bool, bool]:
-    """Return whether the folder changed since its tables were made, and whether other ones are published than these."""
-    from rag_assets.state.observed import published_damage, published_inputs, source_facts, wanted_inputs
-    from rag_assets.state.planning import sources_to_ingest
+    from rag_assets.state.planning import (
+        published_damage,
+        published_inputs,
+        source_facts,
+        sources_to_ingest,
+        wanted_inputs,
+    )
 
     store = Store(config.home)
     if sources_to_ingest([source_facts(config, store, KEY, _fingerprint(config))]):
@@ -207,7 +196,6 @@ def _due(config: Config) -> tuple[bool, bool]:
 
 
 def _make(config: Config, folder: Path, is_whole: bool, is_shown: bool = True) -> str:
-    """Make what is due, and return how much is made then."""
     from rag_assets.build.command import reporting
     from rag_assets.making import Making
 
@@ -240,7 +228,6 @@ def _make(config: Config, folder: Path, is_whole: bool, is_shown: bool = True) -
 
 
 def _few_are_new(making: Making) -> bool:
-    """Return whether so few passages have no vector that an answer may wait for them."""
     from rag_assets.state.records import read_state
 
     store, cut, has_vectors = making.store, read_state(making.store, KEY).chunks, False
@@ -253,10 +240,9 @@ def _ingest(making: Making, folder: Path) -> Mapping[str, str]:
     """Make the tables of the folder; return which files are left out, and why."""
     from rag_assets.making.tables import make_chunks, make_pages, make_sections
 
-    pages = make_pages(making).result
-    update = make_sections(making).update
+    pages, update = make_pages(making)[0], make_sections(making)[0]
     left_out = {**dict(pages.excluded), **dict(pages.failures), **update.failed}
-    if not len(make_chunks(making).table):
+    if not len(make_chunks(making)[0]):
         raise UsageError("; ".join([f"no document in {folder} can be read", *_lines(left_out)]))
     return left_out
 
@@ -264,7 +250,7 @@ def _ingest(making: Making, folder: Path) -> Mapping[str, str]:
 def _publish(making: Making, made: str) -> None:
     from rag_assets.making import generations, selections
     from rag_assets.publishing.publish import PublishError
-    from rag_assets.state.observed import attempts
+    from rag_assets.state.planning import attempts
 
     failed: PublishError | None = None
     for _ in attempts(making.store, making.key):
@@ -285,7 +271,6 @@ def _publish(making: Making, made: str) -> None:
 
 
 def _lines(left_out: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each reason for which files are left out, with the first of them."""
     names: dict[str, list[str]] = {}
     for label in left_out.values():
         name, _, why = label.partition(": ")

@@ -1,9 +1,6 @@
 """`python -m rag_assets.build.inboxes`: makes what is uploaded, and pages that a wiki names in events, searchable at
 once, in a process that is ready for it.
 
-Belongs here: looking at the inboxes of a running installation, and when to start. Does not belong here: the runs
-(`rag_assets.uploads`), the sensor `ingest_uploads`, which takes what is uploaded while this process is not there.
-
 A run that Dagster starts waits for a tick of the sensor (every 5 s), for the queue, and for an interpreter that imports
 everything anew. Runs of this process wait for none of these, and the UI shows them like any other.
 """
@@ -24,10 +21,9 @@ from rag_assets.definitions import build_defs
 from rag_assets.partitions import partitions_in_flight, register
 from rag_assets.progress import SilentReporter
 from rag_assets.resources import STEP_WAIT_SECONDS
-from rag_assets.runs import ProjectJobs, RunOptions, end_orphans, keep_engines
+from rag_assets.runs import INBOXES, JOB, STARTED_BY, InboxBuild, ProjectJobs, RunOptions, end_orphans, keep_engines
 from rag_assets.state.locks import LockedError, exclusive
-from rag_assets.state.observed import unseen_uploads, watching_folder
-from rag_assets.uploads import INBOXES, JOB, STARTED_BY, InboxBuild
+from rag_assets.state.planning import unseen_uploads, watching_folder
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.documents.inbox import inboxes_of
@@ -55,11 +51,7 @@ class InboxWatch:
     """The inboxes of an installation, and what was tried of each."""
 
     def __init__(self, config_path: Path | None, instance: dg.DagsterInstance) -> None:
-        """Open the definitions.
-
-        Raises:
-            ConfigError: the configuration cannot be used.
-        """
+        """Open the definitions. Raises ConfigError: the configuration cannot be used."""
         self._config_path = config_path
         self._instance = instance
         self._jobs = ProjectJobs(build_defs(config_path, reporter=SilentReporter()).resolve_job_def)

@@ -1,9 +1,5 @@
 """`citelock init`: from five answers to a configuration, and what a first build of it would take.
 
-Belongs here: the questions, the text of the file, what is shown of the source. Does not belong here: whether a source
-can be read (`monitoring.source_health`), what a configuration may say (`rag_serving.config`), the web page's form of
-the same (`connecting`).
-
 The file is written at the end, whole: a source that cannot be read, or Ctrl-C, leaves what was there.
 """
 
@@ -13,7 +9,7 @@ import difflib
 import fcntl
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,7 +25,7 @@ import yaml
 
 from rag_assets.monitoring.source_health import examine, without_secrets
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.confluence.client import ConfluenceClient, in_path
+from rag_assets.sources.confluence.client import in_path
 from rag_assets.sources.confluence.listing import DETAILS, LIST_LIMIT, SpaceScope, counted, list_ids
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
@@ -59,19 +55,8 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Given:
-    """What flags or a form say of a source."""
-
-    kind: str | None = None
-    url: str | None = None
-    space: str | None = None
-    path: str | None = None
-    readers: str | None = None
-    token_env: str | None = None
-    user_env: str | None = None
-    schedule: str | None = None
-    key: str | None = None
+Given = Mapping[str, str | None]
+"""What flags or a form say of a source, by their names."""
 
 
 class ShapeError(ConfigError):
@@ -95,11 +80,7 @@ class Edit:
 
     @property
     def config(self) -> Config:
-        """Return what the file is to say.
-
-        Raises:
-            ConfigError: it is not allowed.
-        """
+        """Return what the file is to say. Raises ConfigError: it is not allowed."""
         return parse_config(yaml.safe_load(self.text), str(self.file))
 
     @property
@@ -114,11 +95,8 @@ class Edit:
         return sha256((self.before or "").encode()).hexdigest()
 
     def write(self) -> None:
-        """Write the file whole; mode and owner of one that is there stay, and a link stays a link.
-
-        Raises:
-            ConfigError: somebody changed it meanwhile, or it cannot be written.
-        """
+        """Write the file whole; mode and owner of one that is there stay, and a link stays a link. Raises ConfigError:
+        somebody changed it meanwhile, or it cannot be written."""
         try:
             if self.before is None and not self.file.exists():
                 write_bytes(self.file, self.text.encode())
@@ -133,11 +111,8 @@ class Edit:
 
 
 def _answer(asks: bool, flag: str, given: str | None, question: str, default: str | None = None) -> str:
-    """Return an answer in one line: as a flag gave it, as a person types it, or the default.
-
-    Raises:
-        UsageError: there is none, or it has a character that no name has.
-    """
+    """Return an answer in one line: as a flag gave it, as a person types it, or the default. Raises UsageError: there
+    is none, or it has a character that no name has."""
     if given is None and asks:
         given = typer.prompt(question, default=default)
     value = default if given is None else given.strip()
@@ -173,7 +148,10 @@ def command(
     before the file is written. Secrets stay in the environment: the file names their variables.
     """
     asks = _is_terminal() and not yes
-    given = Given(kind, url, space, path, readers, token_env, user_env, schedule, key)
+    given = {
+        "kind": kind, "url": url, "space": space, "path": path, "readers": readers, "token_env": token_env,
+        "user_env": user_env, "schedule": schedule, "key": key,
+    }  # fmt: skip
     chosen, source = source_of(given, asks)
     default = str(config_path())
     file = Path(_answer(asks, "--config", str(config) if config else None, "File to write", default))
@@ -210,44 +188,43 @@ def _may_write(asks: bool, file: Path, is_well: bool, may_change: bool) -> bool:
 
 
 def source_of(given: Given, asks: bool = False) -> tuple[str, dict[str, Any]]:
-    """Return which kind of source is meant, and what the file says of it.
-
-    `asks`: a person answers what is not given.
-
-    Raises:
-        UsageError: something is missing, or cannot be used.
-    """
-    kind = _answer(asks, "--kind", given.kind, "What is it: confluence, docs or files")
+    """Return which kind of source is meant, and what the file says of it. `asks`: a person answers what is not given.
+    Raises UsageError: something is missing, or cannot be used."""
+    kind = _answer(asks, "--kind", given.get("kind"), "What is it: confluence, docs or files")
     if kind not in _KINDS:
         raise UsageError(f"--kind is confluence, docs or files, not {kind!r}")
     if kind == "confluence":
         source = _confluence(asks, given)
     else:
-        source = {"path": _answer(asks, "--path", given.path, "Folder or zip")}
-        source |= {"base_url": _address(given.url)} if given.url else {}
-        source["readers"] = _readers(asks, given.readers, None)
+        source = {"path": _answer(asks, "--path", given.get("path"), "Folder or zip")}
+        source |= {"base_url": _address(url)} if (url := given.get("url")) else {}
+        source["readers"] = _readers(asks, given.get("readers"), None)
     usual = "*/15 * * * *" if kind == "confluence" else "none"
-    ticks = _answer(asks, "--schedule", given.schedule, "Sync by cron (UTC), or none", usual)
+    ticks = _answer(asks, "--schedule", given.get("schedule"), "Sync by cron (UTC), or none", usual)
     return kind, source | ({} if ticks == "none" else {"schedule": ticks})
 
 
 def _confluence(asks: bool, given: Given) -> dict[str, Any]:
-    address = _answer(asks, "--url", given.url, "Address of the Confluence, such as https://acme.atlassian.net/wiki")
+    address = _answer(
+        asks, "--url", given.get("url"), "Address of the Confluence, such as https://acme.atlassian.net/wiki"
+    )
     page = _PAGE_ADDRESS.fullmatch(address)  # of a page or a space, as a browser shows it
     address = _address(page[1] if page else address).rstrip("/")
     is_cloud = (urlsplit(address).hostname or "").endswith(".atlassian.net")
     if is_cloud and not urlsplit(address).path:
         address += "/wiki"
-    key = _answer(asks, "--space", given.space, "Key of the space", page[2] if page else None)
-    who = _readers(asks, given.readers, "from_source")
+    key = _answer(asks, "--space", given.get("space"), "Key of the space", page[2] if page else None)
+    who = _readers(asks, given.get("readers"), "from_source")
     source: dict[str, Any] = {"base_url": address, "space": key, "readers": who}
     question = "Environment variable that has the token, or none"
-    token = _answer(asks, "--token-env", given.token_env, question, "CONFLUENCE_TOKEN")
+    token = _answer(asks, "--token-env", given.get("token_env"), question, "CONFLUENCE_TOKEN")
     if token == "none":
         return source
     auth = {"kind": "bearer", "token_env": token}
-    if is_cloud or given.user_env:
-        name = _answer(asks, "--user-env", given.user_env, "Environment variable that has the user", "CONFLUENCE_USER")
+    if is_cloud or given.get("user_env"):
+        name = _answer(
+            asks, "--user-env", given.get("user_env"), "Environment variable that has the user", "CONFLUENCE_USER"
+        )
         auth = {"kind": "basic", "user_env": name, "token_env": token}
     if not all(_VARIABLE.fullmatch(name) for key, name in auth.items() if key != "kind"):
         raise UsageError("--token-env and --user-env take names of environment variables, in capitals, no secrets")
@@ -270,7 +247,7 @@ def _readers(asks: bool, given: str | None, default: str | None) -> str | list[s
 
 def key_of(given: Given, kind: str, source: dict[str, Any]) -> str:
     """Return the key that somebody chose, or one by the space or folder."""
-    return given.key or _key(source.get("space") or Path(source["path"]).name, kind)
+    return given.get("key") or _key(source.get("space") or Path(source["path"]).name, kind)
 
 
 def _key(name: str, kind: str) -> str:
@@ -296,15 +273,9 @@ def _new_file(file: Path, key: str, kind: str, source: dict[str, Any]) -> str:
 
 
 def edit_of(file: Path, key: str, kind: str, source: dict[str, Any], tenant: str | None = None) -> Edit:
-    """Return a file with one more source on top of its sources; everything else stays as it is.
-
-    `tenant`: whose it is; None: the only one's.
-
-    Raises:
-        UsageError: the file has such a key.
-        ShapeError: only a person can put it in.
-        ConfigError: the file is not usable, before or after.
-    """
+    """Return a file with one more source on top of its sources; everything else stays as it is. `tenant`: whose it is;
+    None: the only one's. Raises UsageError: the file has such a key. Raises ShapeError: only a person can put it in.
+    Raises ConfigError: the file is not usable, before or after."""
     if not file.exists():
         return Edit(file, key, None, _new_file(file, key, kind, source))
     settings, before = load_config(file), file.read_bytes().decode()
@@ -322,10 +293,8 @@ def edit_of(file: Path, key: str, kind: str, source: dict[str, Any], tenant: str
 
 @dataclass(frozen=True)
 class Extent:
-    """How much a source has, who may read it, and what a first build takes.
-
-    `restricted`: of `listed` pages those that not all of `readers` may read.
-    """
+    """How much a source has, who may read it, and what a first build takes. `restricted`: of `listed` pages those that
+    not all of `readers` may read."""
 
     pages: int
     readers: str
@@ -362,7 +331,15 @@ def _extent(source: Source, key: str) -> Extent:
     permissions, count, listed, restricted = None, 0, 0, 0
     if isinstance(source, Confluence):
         with open_client(source) as client:
-            count, listed, restricted = _survey(client, source)
+            scope = SpaceScope(source.space)
+            params = {"spaceKey": source.space, "type": "page", "limit": LIST_LIMIT, "expand": DETAILS}
+            found: int | None = None
+            with suppress(AccessRefused, ServerFault):
+                for entry in islice(client.collect("rest/api/content", params), _LISTED):
+                    listed += 1
+                    restricted += grants_of(entry).own != EVERYONE
+                found = counted(client, scope) if listed == _LISTED else listed
+            count = len(list_ids(client, scope)) if found is None else found
             if source.readers == "from_source":
                 answer = client.get(f"rest/api/space/{in_path(source.space)}", {"expand": "permissions"})
                 permissions = answer.get("permissions")
@@ -370,18 +347,3 @@ def _extent(source: Source, key: str) -> Extent:
         with opened_tree(source.path, key, source.max_file_bytes) as tree:
             count = sum(kind_by_name(name) is not None for name in tree.names)
     return Extent(count, in_words(clauses(space_readers(source.readers, permissions))), listed, restricted)
-
-
-def _survey(client: ConfluenceClient, source: Confluence) -> tuple[int, int, int]:
-    """Return the counts of pages, pages whose restrictions were requested, and restricted pages among these."""
-    scope = SpaceScope(source.space)
-    params = {"spaceKey": source.space, "type": "page", "limit": LIST_LIMIT, "expand": DETAILS}
-    restricted = listed = 0
-    try:
-        for entry in islice(client.collect("rest/api/content", params), _LISTED):
-            listed += 1
-            restricted += grants_of(entry).own != EVERYONE
-        count = counted(client, scope) if listed == _LISTED else listed
-    except (AccessRefused, ServerFault):
-        count = None
-    return len(list_ids(client, scope)) if count is None else count, listed, restricted

@@ -1,8 +1,5 @@
 """`citelock lint`: what a folder of documentation, or a tenant's published pages, says wrong about itself.
 
-Belongs here: the command, its formats, exit codes. Does not belong here: what is wrong (`steps.contradictions`), the
-report of a tenant (`assets.reports`).
-
 It shows pages whoever may read them: it is for who can read the folder, or the home folder, anyway.
 """
 
@@ -31,8 +28,8 @@ from rag_assets.build.folder import cache_of
 from rag_assets.making import Making
 from rag_assets.making.tables import make_chunks, make_pages, make_sections
 from rag_assets.progress import Reporter
+from rag_assets.sources import open_source
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.registry import open_source
 from rag_assets.sources.sites.front_matter import split_front_matter
 from rag_assets.state.content_cache import SignatureCache
 from rag_assets.state.contradictions import acknowledged_of, findings_of, read_acknowledged, tenant_findings
@@ -112,10 +109,7 @@ def folder_findings(
     folder: Path, today: date, reporter: Reporter, *, versions: bool = False
 ) -> tuple[int, list[LintFinding]]:
     """Return how many pages a folder has and what is wrong in them; what did not change is kept in the user's cache.
-
-    Raises:
-        UsageError: it is no folder, or cannot be read.
-    """
+    Raises UsageError: it is no folder, or cannot be read."""
     if not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is not a folder")
     folder = folder.resolve()
@@ -134,7 +128,13 @@ def folder_findings(
 def folder_corpus(folder: Path, home: Path, reporter: Reporter) -> ExaminedPages:
     """Return the pages of a folder as a build reads them, of which a home keeps the tables."""
     corpus = source_corpus(_config(folder, home), _KEY, reporter)
-    return replace(corpus, properties=_front_matter(corpus.pages, folder), files=_files(folder))
+    found = {}
+    columns = (corpus.pages[name].to_pylist() for name in ("page_id", "source_file"))
+    for page_id, name in zip(*columns, strict=True):
+        with suppress(OSError, UnicodeDecodeError, FileError):
+            front, _ = split_front_matter((folder / name).read_text(encoding="utf-8") if name else "")
+            found[page_id] = [(key, value) for key, value in front.values.items() if isinstance(value, str)]
+    return replace(corpus, properties=found, files=_files(folder))
 
 
 def _config(folder: Path, home: Path) -> Config:
@@ -160,22 +160,12 @@ def _home(folder: Path) -> Iterator[Path]:
         yield Path(path)
 
 
-def _front_matter(pages: pa.Table, folder: Path) -> dict[str, list[tuple[str, str]]]:
-    """Return the front matter of each page, by its names."""
-    found = {}
-    for page_id, name in zip(pages["page_id"].to_pylist(), pages["source_file"].to_pylist(), strict=True):
-        with suppress(OSError, UnicodeDecodeError, FileError):
-            front, _ = split_front_matter((folder / name).read_text(encoding="utf-8") if name else "")
-            found[page_id] = [(key, value) for key, value in front.values.items() if isinstance(value, str)]
-    return found
-
-
 def source_corpus(config: Config, key: str, reporter: Reporter) -> ExaminedPages:
     """Return the pages of a source as a build reads them, of which the home keeps the tables."""
     store, ingestion = Store(config.home), config.ingestion
     making = Making(key, config, store, reporter, _log)
-    pages, sections = make_pages(making).result.pages, make_sections(making).update.sections
-    chunks = join_sources({key: make_chunks(making).table})
+    pages, sections = make_pages(making)[0].pages, make_sections(making)[0].sections
+    chunks = join_sources({key: make_chunks(making)[0]})
     reporter.begin(key, "contradictions")
     chosen = select_chunks(chunks, ingestion.drop_labels, ingestion.drop_boilerplate).chunks
     signatures = SignatureCache(store.cache(config.sources[key].tenant))

@@ -1,8 +1,4 @@
-"""Tools of MCP that write, for editors: the context of a passage, and indexing a tenant's pages anew with contexts.
-
-Belongs here: the tools and their shapes, `citelock build` in a process of its own. Does not belong here: writing
-contexts (`llm_contexts`), building (`build.command`), who may see these tools (`mcp.server`).
-"""
+"""Tools of MCP that write, for editors: the context of a passage, and indexing a tenant's pages anew with contexts."""
 
 from __future__ import annotations
 
@@ -123,22 +119,16 @@ class WritingTools:
 
 
 def _editor(caller: Caller) -> Caller:
-    """Return the caller, who must be an editor: the tools are not even listed for others.
-
-    Raises:
-        ToolError: the caller is none.
-    """
+    """Return the caller, who must be an editor: the tools are not even listed for others. Raises ToolError: the caller
+    is none."""
     if "editor" not in caller.principal.roles:
         raise ToolError("this tool is for editors")
     return caller
 
 
 def _sources_of(caller: Caller, named: list[str]) -> list[str]:
-    """Return keys of the tenant's sources: those named, or all.
-
-    Raises:
-        ToolError: one is not the tenant's, or it has none.
-    """
+    """Return keys of the tenant's sources: those named, or all. Raises ToolError: one is not the tenant's, or it has
+    none."""
     sources = caller.pipeline.config.sources
     own = sorted(key for key, source in sources.items() if source.tenant == caller.principal.tenant)
     if wrong := sorted(set(named) - set(own)):
@@ -173,7 +163,6 @@ def _context_of(caller: Caller, passage_id: str) -> ContextualChunk:
 
 
 def _facts(written: WrittenContext) -> dict[str, Any]:
-    """Return the quality and the cost of a written context."""
     scores = dict(zip(COMPONENTS, written.scores or (), strict=False))
     return {
         "quality": Quality(overall=written.quality, issues=list(written.issues), **scores),
@@ -201,10 +190,8 @@ class BuildResult:
 def run_build(
     config: Path | None, arguments: Sequence[str], deadline: Deadline, listen: Callable[[str], object]
 ) -> BuildResult:
-    """Build until it ends, or interrupt it at the deadline: what was finished is kept.
-
-    `listen` hears each line of progress.
-    """
+    """Build until it ends, or interrupt it at the deadline: what was finished is kept. `listen` hears each line of
+    progress."""
     command = [*_COMMAND, *(["--config", str(config)] if config else []), *arguments]
     lines: deque[str] = deque(maxlen=_MOST_LINES)
     with tempfile.TemporaryFile("w+") as summary:

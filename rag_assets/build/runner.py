@@ -1,8 +1,4 @@
-"""Running the two jobs in this process, for `citelock build`.
-
-Belongs here: the instance and the partitions. Does not belong here: one run (`runs`), which partitions to run
-(`rag_assets.state.planning`).
-"""
+"""Running the two jobs in this process, for `citelock build`."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -38,12 +34,7 @@ class Runner:
     def run(
         self, job: str, partition: str, tags: Mapping[str, str] | None = None, only: Sequence[str] = ()
     ) -> RunOutcome:
-        """Run a job for a partition, with further tags; a failure is an outcome, not an exception.
-
-        `only` are the assets of the job to make; empty: all.
-
-        Raises:
-            KeyboardInterrupt: a person stopped it.
-        """
+        """Run a job for a partition, with further tags; a failure is an outcome, not an exception. `only` are the
+        assets of the job to make; empty: all. Raises KeyboardInterrupt: a person stopped it."""
         options = RunOptions({**STARTED_BY, **(tags or {})}, only, self._log_level)
         return self._jobs.run(job, partition, self._instance, options)

@@ -1,9 +1,4 @@
-"""A build's expected and actual work, as JSON for programs and as lines for people.
-
-Belongs here: the documented shape of `citelock build --json`; pages, chunks, texts, tokens and their price missing from
-the caches, by source, without calling a model. Does not belong here: building (`command`), contexts
-(`rag_assets.llm_contexts.tenant`), making vectors (`rag_assets.publishing`).
-"""
+"""A build's expected and actual work, as JSON for programs and as lines for people."""
 
 from __future__ import annotations
 
@@ -19,12 +14,11 @@ import pyarrow as pa
 
 from rag_assets.llm_contexts.tenant import TOKENS_OUT, ContextEstimate, ContextPlan, read_last_run
 from rag_assets.publishing.arrange import ORDER
-from rag_assets.publishing.narrowing import NARROWED_FROM
 from rag_assets.publishing.passage_vectors import SentencesPart, wants_sentences, write_sentences
+from rag_assets.publishing.publish import NARROWED_FROM
+from rag_assets.state import records
 from rag_assets.state.content_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
-from rag_assets.state.observed import read_left_out
-from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
-from rag_assets.state.sync_files import SYNC_FILE, PassageReaders, passage_readers, read_last_sync
+from rag_assets.state.planning import read_left_out
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized, embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
 from rag_serving.artifacts.secret import Seal
@@ -106,19 +100,15 @@ class EmbeddingEstimate:
 def estimate_embedding(
     config: Config, tenant: str, selected: pa.Table, plan: ContextPlan | None, scratch: Path
 ) -> EmbeddingEstimate:
-    """Return what a build of these chunks would embed; no model is called.
-
-    Args:
-        selected: rows of SELECTED_CHUNKS.
-        plan: the existing contexts, and those still to be written, taken as 110 tokens.
-        scratch: a writable folder.
-
-    Raises:
-        ModelError: the cache of vectors cannot be used.
-    """
+    """Return what a build of these chunks (SELECTED_CHUNKS) would embed; no model is called. `plan`: the existing
+    contexts, and those still to be written, taken as 110 tokens; `scratch`: a writable folder. Raises ModelError: the
+    cache of vectors cannot be used."""
     settings = config.embedding
     is_remote = settings.provider != "local"
-    name = _name(config)
+    try:
+        name = open_embedder(config.embedding).name
+    except ModelError:  # the server does not give it: then nothing counts as cached
+        name = config.embedding.model
     known_contexts = _known(plan)
     template = "none" if config.context.provider == "none" else "metadata"
     chunks = contextualized(selected, build_contexts(selected, template, known_contexts))  # type: ignore[arg-type]
@@ -143,16 +133,7 @@ def estimate_embedding(
     return EmbeddingEstimate(settings.model, price.input if price else None if is_remote else 0.0, found)
 
 
-def _name(config: Config) -> str:
-    """Return the model's name, or the configured one if the server does not give it: then nothing counts as cached."""
-    try:
-        return open_embedder(config.embedding).name
-    except ModelError:
-        return config.embedding.model
-
-
 def _known(plan: ContextPlan | None) -> dict[str, Any]:
-    """Return the contexts written by a model so far, by chunk id."""
     if plan is None:
         return {}
     passages = [passage for document in plan.documents for passage in document.passages]
@@ -160,7 +141,6 @@ def _known(plan: ContextPlan | None) -> dict[str, Any]:
 
 
 def _texts(chunks: pa.Table, config: Config, scratch: Path) -> Iterable[tuple[str, str | None, str]]:
-    """Yield each text that has a vector with its page, and its chunk where it begins one."""
     windows = embedded_windows(chunks, open_input_limit(config.embedding))
     for page, chunk, texts in zip(chunks["page_id"].to_pylist(), chunks["chunk_id"].to_pylist(), windows, strict=True):
         yield from ((page, chunk if place == 0 else None, text) for place, text in enumerate(texts))
@@ -192,11 +172,9 @@ class Summary:
     seconds: float = 0.0
 
     def payload(self) -> dict[str, Any]:
-        """Return the JSON shape; `errors` is present only after a failure, `step_seconds` only after work.
-
-        `estimates` is present on request, null for a tenant whose contexts need no model, and `embedding_estimates`
-        beside it; `notes` if a caller without a name can read nothing of a source.
-        """
+        """Return the JSON shape; `errors` is present only after a failure, `step_seconds` only after work. `estimates`
+        is present on request, null for a tenant whose contexts need no model, and `embedding_estimates` beside it;
+        `notes` if a caller without a name can read nothing of a source."""
         shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
         estimates = {tenant: expected and expected.facts() for tenant, expected in self.estimates.items()}
         extra = {
@@ -230,14 +208,12 @@ class Summary:
 
 
 def source_counts(store: Store, key: str, outcome: RunOutcome | None, error: str | None = None) -> dict[str, Any]:
-    """Return the counts of a source: of its run, or of its tables if nothing had to be done.
-
-    `pages_cut` is there where pages were too long to be read whole, `pages_excluded` where some are left out. A source
-    that failed also has its `error`, and `kept_from`: when the tables that stay were made, null for none.
-    """
-    state = read_state(store, key)
+    """Return the counts of a source: of its run, or of its tables if nothing had to be done. `pages_cut` is there where
+    pages were too long to be read whole, `pages_excluded` where some are left out. A source that failed also has its
+    `error`, and `kept_from`: when the tables that stay were made, null for none."""
+    state = records.read_state(store, key)
     pages, sections, chunks = state.pages, state.sections, state.chunks
-    readers, last = passage_readers(store, key), read_last_sync(store.source(key))
+    readers, last = records.passage_readers(store, key), records.read_last_sync(store.source(key))
     ran = outcome is not None and "pages" in outcome.metadata
     counts: dict[str, Any] = {
         "pages_seen": pages.pages_seen if pages else 0,
@@ -265,20 +241,20 @@ def searched_pages(store: Store, tenant: str, keys: Iterable[str]) -> dict[str, 
 
 def left_out(store: Store, key: str) -> list[str]:
     """Return the first reasons why pages of a source are missing, failures first, and the file with the others."""
-    folder, sections = store.source(key), read_state(store, key).sections
-    last = read_last_sync(folder)
+    folder, sections = store.source(key), records.read_state(store, key).sections
+    last = records.read_last_sync(folder)
     failed = [*(last.failed if last else {}).values(), *(sections.failed if sections else {}).values()]
     excluded = [*(last.excluded if last else {}).values()]
     told = [*(f"failed: {why}" for why in failed[:_TOLD]), *(f"left out: {why}" for why in excluded[:_TOLD])]
     more = len(failed) + len(excluded) - len(told)
-    return [*told, f"and {more} more, in {folder / SYNC_FILE}"] if more else told
+    return [*told, f"and {more} more, in {folder / records.SYNC_FILE}"] if more else told
 
 
-def readers_of(counts: dict[str, Any]) -> PassageReaders:
+def readers_of(counts: dict[str, Any]) -> records.PassageReaders:
     """The passages of a source's counts by who may read them."""
     if "chunks_for_everyone" not in counts:
-        return PassageReaders()
-    return PassageReaders(counts["chunks"], counts["chunks_for_everyone"], counts["chunks_for_nobody"])
+        return records.PassageReaders()
+    return records.PassageReaders(counts["chunks"], counts["chunks_for_everyone"], counts["chunks_for_nobody"])
 
 
 def _made_at(store: Store, key: str) -> str | None:
@@ -297,7 +273,7 @@ def tenant_facts(store: Store, tenant: str, outcome: RunOutcome | None) -> dict[
     has faulty documents. `narrowed_from` is present if the readers of a published generation were narrowed because no
     build succeeded since. If a candidate was made and not published, `candidate` names it and `gates` are its own.
     """
-    state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
+    state, manifest = records.read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
     current = state if state and manifest and state.generation == manifest.id else None
     stopped = _stopped_candidate(store, tenant, outcome)
@@ -323,11 +299,11 @@ def tenant_facts(store: Store, tenant: str, outcome: RunOutcome | None) -> dict[
     return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
 
 
-def _stopped_candidate(store: Store, tenant: str, outcome: RunOutcome | None) -> PublishState | None:
+def _stopped_candidate(store: Store, tenant: str, outcome: RunOutcome | None) -> records.PublishState | None:
     """Return the candidate that a run made and did not publish; None if there is none."""
     made = outcome.metadata.get("generation", {}).get("generation") if outcome and outcome.error else None
     try:
-        checked = read_checked(store, tenant) if made else None
+        checked = records.read_checked(store, tenant) if made else None
     except StoreError:
         return None
     return checked if checked and checked.generation == made else None
@@ -368,7 +344,6 @@ def source_line(counts: dict[str, Any]) -> str:
 
 
 def _not_searched(counts: dict[str, Any]) -> list[str]:
-    """Return why fewer pages are searched than were read."""
     read = counts["pages_seen"] - counts.get("pages_excluded", 0) - counts["pages_failed"]
     missing = read - counts.get("pages_searched", read)
     why = "they have a label of ingestion.drop_labels, or no text of their own"

@@ -1,8 +1,4 @@
-"""The models that write contexts: the first, and the fallback when a call to it fails.
-
-Belongs here: choosing the model of a call, and pausing one after failures. Does not belong here: prompts, HTTP
-(`rag_serving.models.chat.client`), the consequences of a failed call for its passages (`writer`).
-"""
+"""The models that write contexts: the first, and the fallback when a call to it fails."""
 
 from __future__ import annotations
 
@@ -68,11 +64,7 @@ class ContextServer:
     failure: str = ""  # the last one
 
     async def ask(self, messages: Sequence[PromptMessage], brief: bool) -> ModelReply:
-        """Return the model's answer; a failure is counted.
-
-        Raises:
-            ModelError: it does not answer.
-        """
+        """Return the model's answer; a failure is counted. Raises ModelError: it does not answer."""
         try:
             reply = await (self.shorter if brief else self.chat).reply_async(messages)
         except ContextTooLongError as error:  # the prompt's fault: the server is well
@@ -94,12 +86,8 @@ class ContextServers:
         self._servers = servers
 
     async def ask(self, messages: Sequence[PromptMessage], brief: bool = False) -> ModelReply:
-        """Return the first answer; `brief` requests fewer tokens.
-
-        Raises:
-            TooLateError: the last model did not answer in time.
-            ModelError: no model answers; the message has each one's reason.
-        """
+        """Return the first answer; `brief` requests fewer tokens. Raises TooLateError: the last model did not answer in
+        time. Raises ModelError: no model answers; the message has each one's reason."""
         *first, last = self._servers
         for server in first:
             if server.breaker.allow():
@@ -117,11 +105,8 @@ class ContextServers:
 
 
 def open_servers(settings: Context, open_model: OpenChat | None = None) -> ContextServers:
-    """Open the configured models without contacting them.
-
-    Raises:
-        ModelError: no model is named, or a named API key is not set.
-    """
+    """Open the configured models without contacting them. Raises ModelError: no model is named, or a named API key is
+    not set."""
     opened = open_model or open_patient_chat
     return ContextServers(
         [
@@ -137,11 +122,8 @@ def open_servers(settings: Context, open_model: OpenChat | None = None) -> Conte
 
 
 def open_patient_chat(provider: Provider, settings: ChatModel, section: str) -> RemoteChat:
-    """Open a model of contexts: nobody waits for it, so requests are repeated after 1, 2 and 4 seconds.
-
-    Raises:
-        ModelError: see `open_chat`.
-    """
+    """Open a model of contexts: nobody waits for it, so requests are repeated after 1, 2 and 4 seconds. Raises
+    ModelError: see `open_chat`."""
     chat = open_chat(provider, settings, section)
     chat.backoff_s, chat.jitter = BACKOFF_S, JITTER
     return chat

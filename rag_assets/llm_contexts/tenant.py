@@ -1,10 +1,4 @@
-"""The contexts of one tenant: the estimate for its build, and the run; or of one passage, without a cache.
-
-Belongs here: combining cache, model and writer as configured; calls, tokens, cost and time before any model is called;
-a run's results for the next: failures, pace, the event of failures.
-Does not belong here: Dagster (`assets.contexts`), tools and commands (`build.mcp_tools`), calls (`writer`), delivery of
-the event (`rag_assets.monitoring.alerts`).
-"""
+"""The contexts of one tenant: the estimate for its build, and the run; or of one passage, without a cache."""
 
 from __future__ import annotations
 
@@ -23,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rag_assets.llm_contexts.servers import model_name, models_of, open_servers, price_of
 from rag_assets.llm_contexts.writer import (
     SEAL_PURPOSE,
-    Call,
     ContextCache,
+    Contexts,
     ContextUsage,
     ContextWriter,
     Watch,
@@ -34,7 +28,7 @@ from rag_assets.llm_contexts.writer import (
     oldest_prompt,
 )
 from rag_assets.monitoring.alerts import ERROR_CHARS, is_nth_alert
-from rag_assets.state.throughput import duration
+from rag_assets.progress import duration
 from rag_assets.steps.contexts.contextualize import WrittenContext, metadata_prefix
 from rag_assets.steps.contexts.prompt import ContextDocument, build_documents, prompt
 from rag_serving.artifacts.secret import Seal, SecretError
@@ -97,18 +91,19 @@ class ContextEstimate:
 def estimate(
     documents: Sequence[ContextDocument], known: Collection[str], settings: Context, rate: float | None = None
 ) -> ContextEstimate:
-    """Return the estimate for the passages without a known context.
-
-    Args:
-        documents: all passages.
-        known: keys of those with a context.
-        settings: of a configuration with a model.
-        rate: contexts a second of the last run; None: not measured.
-    """
+    """Return the estimate for the passages without a context; `known`: keys of the others, `rate`: contexts a second of
+    the last run, None: not measured."""
     calls = calls_about(documents, known, settings.chunks_per_call)
     wanted = sum(len(call.indexes) for call in calls)
-    tokens_in = _prompt_chars(calls) // CHARS_PER_TOKEN
+    step, fence = max(1, len(calls) // SAMPLED_CALLS), Fence.new()
+    lengths = [len(prompt(call.document, call.indexes, fence)) for call in calls[::step]]
+    tokens_in = (round(sum(lengths) * len(calls) / len(lengths)) if lengths else 0) // CHARS_PER_TOKEN
     tokens_out = TOKENS_OUT * wanted
+    costs: dict[str, float | None] = {}
+    for model in models_of(settings).values():
+        name, price = model_name(model), price_of(settings, model)
+        free = 0.0 if name.provider == "ollama" else None
+        costs[name.key] = round(price.of(tokens_in, tokens_out), 6) if price else free
     return ContextEstimate(
         chunks=sum(len(document.passages) for document in documents),
         wanted=wanted,
@@ -116,26 +111,10 @@ def estimate(
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         attempts=settings.attempts,
-        costs=_costs(settings, tokens_in, tokens_out),
+        costs=costs,
         seconds=_seconds(settings, wanted, len(calls), rate),
         measured=bool(rate),
     )
-
-
-def _prompt_chars(calls: Sequence[Call]) -> int:
-    """Return the characters of all prompts; of many calls some are looked at, evenly spread."""
-    step, fence = max(1, len(calls) // SAMPLED_CALLS), Fence.new()
-    lengths = [len(prompt(call.document, call.indexes, fence)) for call in calls[::step]]
-    return round(sum(lengths) * len(calls) / len(lengths)) if lengths else 0
-
-
-def _costs(settings: Context, tokens_in: int, tokens_out: int) -> dict[str, float | None]:
-    costs: dict[str, float | None] = {}
-    for model in models_of(settings).values():
-        name, price = model_name(model), price_of(settings, model)
-        free = 0.0 if name.provider == "ollama" else None
-        costs[name.key] = round(price.of(tokens_in, tokens_out), 6) if price else free
-    return costs
 
 
 def _seconds(settings: Context, wanted: int, calls: int, rate: float | None) -> tuple[float, float]:
@@ -163,10 +142,8 @@ MEASURED = 20
 
 
 class LastRun(BaseModel):
-    """The number of chunks without a model's context, the most frequent reason, and the pace by model.
-
-    `failed_runs`: the number of runs in a row that left such chunks.
-    """
+    """The number of chunks without a model's context, the most frequent reason, and the pace by model. `failed_runs`:
+    the number of runs in a row that left such chunks."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -210,18 +187,9 @@ CHUNKS = 20
 def contexts_event(
     tenant: str, failures: Mapping[str, str], before: LastRun, after: LastRun, now: datetime
 ) -> dict[str, Any] | None:
-    """Return the event of a run, or None without news.
-
-    News are the first run that left chunks without a context, the second, the fourth, the eighth … in a row, and the
-    one after which none is left.
-
-    Args:
-        tenant: the owner of the contexts.
-        failures: by chunk id the reason why the model wrote no context.
-        before: the result of the previous run.
-        after: the result of this run.
-        now: the event's time.
-    """
+    """Return the event of a run, or None without news: the first run that left chunks without a context, the second,
+    the fourth, the eighth … in a row, and the one after which none is left. `failures`: by chunk id the reason why the
+    model wrote none."""
     head = {"time": now.astimezone(UTC).isoformat(timespec="seconds"), "tenant": tenant}
     if not failures:
         text = f"contexts of {tenant} are written again: every chunk has one"
@@ -246,15 +214,6 @@ TOLD_S = 5.0
 
 
 @dataclass(frozen=True)
-class TenantContexts:
-    """By chunk id what a model wrote and why it did not, and what that took."""
-
-    written: dict[str, WrittenContext] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    tally: ContextUsage = field(default_factory=lambda: ContextUsage(0))
-
-
-@dataclass(frozen=True)
 class ContextPlan:
     """The work of a run: all passages, and their existing contexts."""
 
@@ -270,13 +229,8 @@ class ContextPlan:
 
 
 def plan_contexts(chunks: pa.Table, settings: Context, folder: Path, home: Path | None = None) -> ContextPlan | None:
-    """Return the contexts to write for rows of SELECTED_CHUNKS; None without a configured model.
-
-    No model is contacted. `folder`: of the tenant's caches; `home`: its secret seals them.
-
-    Raises:
-        ModelError: the cache cannot be used.
-    """
+    """Return the contexts to write for rows of SELECTED_CHUNKS; None without a configured model. No model is contacted.
+    `folder`: of the tenant's caches; `home`: its secret seals them. Raises ModelError: the cache cannot be used."""
     models = models_of(settings)
     if not models:
         return None
@@ -289,18 +243,15 @@ def plan_contexts(chunks: pa.Table, settings: Context, folder: Path, home: Path 
     return ContextPlan(settings, cache, documents, known_contexts(cache, documents, oldest_prompt(settings)))
 
 
-def write_contexts(plan: ContextPlan | None, watch: Watch, budget: TenantBudget | None = None) -> TenantContexts:
-    """Return the contexts of a plan, those that it lacks by the configured models, as long as the budget allows.
-
-    Raises:
-        ModelError: no model is named, its key is missing, or the cache cannot be used.
-    """
+def write_contexts(plan: ContextPlan | None, watch: Watch, budget: TenantBudget | None = None) -> Contexts:
+    """Return the contexts of a plan, those that it lacks by the configured models, as long as the budget allows. Raises
+    ModelError: no model is named, its key is missing, or the cache cannot be used."""
     if plan is None:
-        return TenantContexts()
+        return Contexts()
     writer = ContextWriter(plan.settings, plan.cache, open_servers(plan.settings), watch, budget)
     result = writer.write(plan.documents, plan.known)
     passages = [passage for document in plan.documents for passage in document.passages]
-    return TenantContexts(
+    return Contexts(
         {each.chunk_id: result.written[each.key] for each in passages if each.key in result.written},
         {each.chunk_id: result.failures[each.key] for each in passages if each.key in result.failures},
         result.tally,
@@ -335,13 +286,9 @@ class Preview:
 
 
 def preview(chunk: Chunk, page: Sequence[Chunk], settings: Context) -> Preview:
-    """Return the context of a chunk among those of its `page`, by the models of the configuration.
-
-    Its own cache is empty and forgotten: no build ever sees it, whatever the readers of these chunks.
-
-    Raises:
-        ModelError: no model is named, or its key is missing.
-    """
+    """Return the context of a chunk among those of its `page`, by the models of the configuration. Its own cache is
+    empty and forgotten: no build ever sees it, whatever the readers of these chunks. Raises ModelError: no model is
+    named, or its key is missing."""
     prefix = metadata_prefix(chunk.title, chunk.heading_path, chunk.chapter)
     models = models_of(settings)
     if not models:

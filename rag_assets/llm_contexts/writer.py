@@ -3,10 +3,6 @@
 A passage is retried until its context is good enough, `attempts` times at most; the best stays. A context that invents
 a number or a name is none. Failures are reported by passage, and cost the others nothing: when the model does not
 answer several passages in a row, the rest is skipped.
-
-Belongs here: grouping passages into calls, calls in flight, second tries, storing results, the SQLite file of contexts
-by content, its valid entries, counts, pace and cost.
-Does not belong here: prompts and scores (`steps.contexts.prompt`), choosing the model of a call (`servers`).
 """
 
 from __future__ import annotations
@@ -24,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_assets.llm_contexts.servers import NOBODY, ContextServers, ModelName, ModelReply
+from rag_assets.progress import Throughput, duration
 from rag_assets.state.content_cache import ContentCache
-from rag_assets.state.throughput import Throughput, duration
 from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
 from rag_assets.steps.contexts.prompt import (
     VERSION,
@@ -66,11 +62,9 @@ _INSERT = f"INSERT OR REPLACE INTO contexts (key, place, {_COLUMNS}, {_SCORES}, 
 
 
 class ContextCache:
-    """The contexts of some models in a folder's `contexts.sqlite`, which other models may share.
-
-    A context has two addresses: its `key` covers the whole prompt, its `place` leaves out the page's title. Of several
-    models' contexts the one of the model named first is taken, and of one model's the newest.
-    """
+    """The contexts of some models in a folder's `contexts.sqlite`, which other models may share. A context has two
+    addresses: its `key` covers the whole prompt, its `place` leaves out the page's title. Of several models' contexts
+    the one of the model named first is taken, and of one model's the newest."""
 
     def __init__(self, folder: Path, *models: str, seal: Seal | None = None) -> None:
         """`seal`: contexts without it count as absent; None: writers of the file are trusted."""
@@ -80,11 +74,8 @@ class ContextCache:
         self._file = ContentCache(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
 
     def lookup(self, keys: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
-        """Return the contexts of these passages written by a prompt of at least this version.
-
-        Raises:
-            ModelError: the file cannot be used.
-        """
+        """Return the contexts of these passages written by a prompt of at least this version. Raises ModelError: the
+        file cannot be used."""
         return self._lookup("key", keys, oldest_prompt)
 
     def lookup_places(self, places: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
@@ -92,12 +83,9 @@ class ContextCache:
         return self._lookup("place", places, oldest_prompt)
 
     def remember(self, written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> None:
-        """Store contexts by the keys of their passages, with their places by key, in one transaction.
-
-        Raises:
-            ModelError: the file cannot be used.
-        """
-        rows = [(*row, self._seal_of(row)) for row in _rows(written, places)]
+        """Store contexts by the keys of their passages, with their places by key, in one transaction. Raises
+        ModelError: the file cannot be used."""
+        rows = [(*row, self._seal.of(_sealed(row)) if self._seal else None) for row in _rows(written, places)]
         self._file.run(lambda database: database.executemany(_INSERT, rows), None)
 
     def _lookup(self, column: str, keys: Sequence[str], oldest_prompt: int) -> dict[str, WrittenContext]:
@@ -116,9 +104,6 @@ class ContextCache:
 
         self._file.run(read, None)
         return {key: context for key, (_, context) in cached.items()}
-
-    def _seal_of(self, row: Sequence[object]) -> bytes | None:
-        return self._seal.of(_sealed(row)) if self._seal else None
 
 
 def _sealed(row: Sequence[object]) -> bytes:
@@ -266,43 +251,27 @@ def oldest_prompt(settings: Context) -> int:
 def known_contexts(
     cache: ContextCache, documents: Sequence[ContextDocument], oldest_prompt: int = 0
 ) -> dict[str, WrittenContext]:
-    """Return the known contexts, by the keys of their passages.
-
-    A renamed page keeps its contexts, except those that mention words of the old title alone.
-
-    Raises:
-        ModelError: the cache cannot be used.
-    """
+    """Return the known contexts, by the keys of their passages. A renamed page keeps its contexts, except those that
+    mention words of the old title alone. Raises ModelError: the cache cannot be used."""
     passages = {passage.key: (passage, document) for document in documents for passage in document.passages}
     known = cache.lookup([*passages], oldest_prompt)
     missing = {key: place for key, place in passages.items() if key not in known}
-    renamed = _renamed(cache, missing, oldest_prompt)
-    changed = renamed | _with_scores(known, passages)
-    if changed:
-        cache.remember(changed, {key: passages[key][0].place for key in changed})
-    return {**known, **changed}
-
-
-def _renamed(
-    cache: ContextCache, passages: Mapping[str, tuple[ContextPassage, ContextDocument]], oldest_prompt: int
-) -> dict[str, WrittenContext]:
-    places = cache.lookup_places([passage.place for passage, _ in passages.values()], oldest_prompt)
-    return {
+    places = cache.lookup_places([passage.place for passage, _ in missing.values()], oldest_prompt)
+    renamed = {
         key: places[passage.place]
-        for key, (passage, document) in passages.items()
+        for key, (passage, document) in missing.items()
         if passage.place in places and not inventions(places[passage.place].text, f"{passage.text}\n{document.text}")
     }
-
-
-def _with_scores(
-    known: Mapping[str, WrittenContext], passages: Mapping[str, tuple[ContextPassage, ContextDocument]]
-) -> dict[str, WrittenContext]:
-    """Return the contexts that were kept without the parts of their quality, with them."""
     bare = [key for key, context in known.items() if context.scores is None]
     texts = [known[key].text for key in bare]
     of = [passages[key] for key in bare]
     scores = score_contexts(texts, [passage.text for passage, _ in of], [document.text for _, document in of])
-    return {key: replace(known[key], scores=score.components) for key, score in zip(bare, scores, strict=True)}
+    changed = renamed | {
+        key: replace(known[key], scores=score.components) for key, score in zip(bare, scores, strict=True)
+    }
+    if changed:
+        cache.remember(changed, {key: passages[key][0].place for key in changed})
+    return {**known, **changed}
 
 
 COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight
@@ -319,11 +288,11 @@ def _unwatched(tally: ContextUsage) -> None:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Contexts by the key of their passage, and why there is none for the others."""
+    """Contexts by the key of their passage (of a tenant: by chunk id), why there is none for others, what it took."""
 
-    written: Mapping[str, WrittenContext]
-    failures: Mapping[str, str]
-    tally: ContextUsage
+    written: Mapping[str, WrittenContext] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    tally: ContextUsage = field(default_factory=lambda: ContextUsage(0))
 
 
 @dataclass
@@ -379,12 +348,8 @@ class ContextWriter:
     def write(
         self, documents: Sequence[ContextDocument], known: Mapping[str, WrittenContext] | None = None
     ) -> Contexts:
-        """Return the contexts of all passages, from the cache if it has them; `known` are those, if they were
-        looked up.
-
-        Raises:
-            ModelError: the cache cannot be used; a model that fails is no error.
-        """
+        """Return the contexts of all passages, from the cache if it has them; `known` are those, if they were looked
+        up. Raises ModelError: the cache cannot be used; a model that fails is no error."""
         if known is None:
             known = known_contexts(self.cache, documents, oldest_prompt(self.settings))
         calls = calls_about(documents, known, self.settings.chunks_per_call)
@@ -398,14 +363,9 @@ class _Run:
     """The calls of one `write`, in an event loop."""
 
     def __init__(self, writer: ContextWriter, tally: ContextUsage) -> None:
-        self.tally = tally
+        self._of, self.tally = writer, tally
         self.written: dict[str, WrittenContext] = {}
         self.failures: dict[str, str] = {}
-        self._settings = writer.settings
-        self._cache = writer.cache
-        self._watch = writer.watch
-        self._budget = writer.budget
-        self._servers = writer.servers
         self._fence = Fence.new()  # one for all calls: what prompts have in common is read once by servers that cache
         self._unsaved: dict[str, WrittenContext] = {}
         self._places: dict[str, str] = {}
@@ -415,7 +375,7 @@ class _Run:
     async def all(self, calls: Sequence[Call]) -> None:
         """Run every call, `max_workers` at once; results are stored even if this is interrupted."""
         waiting = iter(calls)
-        workers = min(self._settings.max_workers, len(calls))
+        workers = min(self._of.settings.max_workers, len(calls))
         saver = asyncio.create_task(self._save_regularly())
         try:
             async with asyncio.TaskGroup() as group:
@@ -424,12 +384,12 @@ class _Run:
         finally:
             saver.cancel()
             self._save()
-            self._watch(self.tally)
+            self._of.watch(self.tally)
 
     async def _work(self, waiting: Iterator[Call]) -> None:
         for call in waiting:  # one iterator for all workers
-            if self._budget and not self._down:
-                self._down = await asyncio.to_thread(_refusal, self._budget)
+            if self._of.budget and not self._down:
+                self._down = await asyncio.to_thread(_refusal, self._of.budget)
             if self._down:
                 self._fail(call.passages, self._down)
                 continue
@@ -440,18 +400,17 @@ class _Run:
                 self._fail(call.passages, f"{NOT_ASKED}{type(error).__name__}: {error}")
 
     async def _ask(self, call: Call) -> None:
-        """Ask until all passages of a call have good contexts, or there are no attempts left."""
         best = {index: _Best() for index in call.indexes}
         brief, spent = False, _TokensSpent()
         advice: tuple[str, ...] = ()
-        for attempt in range(self._settings.attempts):
+        for attempt in range(self._of.settings.attempts):
             open_ = [index for index in call.indexes if not best[index].accepted]
             if not open_ or self._down:
                 break
             self.tally.retries += attempt > 0
             text = prompt(call.document, open_, self._fence, advice)
             try:
-                answer = await self._servers.ask([PromptMessage("user", text)], brief)
+                answer = await self._of.servers.ask([PromptMessage("user", text)], brief)
             except TooLateError as error:
                 brief = True
                 self._count_failure(error, best, open_)
@@ -461,24 +420,22 @@ class _Run:
                 break
             self._failed_in_a_row = 0
             spent.add(answer)
-            advice = self._take(call, open_, best, answer)
+            said = answer
+            answers = read_answer(said.reply.text, len(open_))
+            written = [(index, text) for index, text in zip(open_, answers, strict=True) if text]
+            chunks = [call.document.passages[index].text for index, _ in written]
+            scores = score_contexts([text for _, text in written], chunks, [call.document.text] * len(written))
+            for (index, text), score in zip(written, scores, strict=True):
+                best[index].offer(text, score, said.by)
+            advice = tuple(
+                dict.fromkeys(hint for score in scores if not score.accepted for hint in score.recommendations)
+            )
         self._settle(call, best, spent)
-        if self._budget:
+        if self._of.budget:
             tokens = spent.tokens_in + spent.tokens_out
-            await asyncio.to_thread(self._budget.spend, "contexts", tokens, spent.cost)
-
-    def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: ModelReply) -> tuple[str, ...]:
-        """Score an answer; return the advice for another try, if one is needed."""
-        answers = read_answer(said.reply.text, len(open_))
-        written = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
-        chunks = [call.document.passages[index].text for index, _ in written]
-        scores = score_contexts([answer for _, answer in written], chunks, [call.document.text] * len(written))
-        for (index, answer), score in zip(written, scores, strict=True):
-            best[index].offer(answer, score, said.by)
-        return tuple(dict.fromkeys(hint for score in scores if not score.accepted for hint in score.recommendations))
+            await asyncio.to_thread(self._of.budget.spend, "contexts", tokens, spent.cost)
 
     def _settle(self, call: Call, best: Mapping[int, _Best], spent: _TokensSpent) -> None:
-        """Keep the best context of each passage, with its share of the tokens."""
         self.tally.tokens_in += spent.tokens_in
         self.tally.tokens_out += spent.tokens_out
         self.tally.tokens_cached += spent.tokens_cached
@@ -500,20 +457,20 @@ class _Run:
             self.tally.count(done=1)
         if len(self._unsaved) >= COMMIT_CONTEXTS:
             self._save()
-        self._watch(self.tally)
+        self._of.watch(self.tally)
 
     def _count_failure(self, error: ModelError, best: Mapping[int, _Best], open_: Sequence[int]) -> None:
         for index in open_:
             best[index].why = str(error)
         self._failed_in_a_row += 1
-        if self._failed_in_a_row >= max(FAILURES_IN_A_ROW, self._settings.max_workers) and not self._down:
+        if self._failed_in_a_row >= max(FAILURES_IN_A_ROW, self._of.settings.max_workers) and not self._down:
             self._down = f"not asked: the model failed {self._failed_in_a_row} times in a row ({error})"
             _log.warning("contexts: %s", self._down)
 
     def _fail(self, passages: Sequence[ContextPassage], why: str) -> None:
         self.failures.update((passage.key, why) for passage in passages)
         self.tally.count(failed=len(passages))
-        self._watch(self.tally)
+        self._of.watch(self.tally)
 
     async def _save_regularly(self) -> None:
         while True:
@@ -523,7 +480,7 @@ class _Run:
     def _save(self) -> None:
         unsaved, self._unsaved = self._unsaved, {}
         if unsaved:
-            self._cache.remember(unsaved, self._places)
+            self._of.cache.remember(unsaved, self._places)
 
 
 def _refusal(budget: TenantBudget) -> str:

@@ -1,8 +1,4 @@
-"""Run the steps of both jobs, one function each: Dagster's assets call them, and so does `citelock ask --docs`.
-
-Belongs here: what is read, which steps are called, what is written. Does not belong here: pure steps
-(`rag_assets.steps`), locks, and what Dagster shows of it (`rag_assets.assets`).
-"""
+"""Run the steps of both jobs, one function each: Dagster's assets call them, and so does `citelock ask --docs`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A tenant's generation: vectors and indexes of what was selected, the candidate with its checks, its publication.
-
-Belongs here: what is read, which steps are called, what is written. Does not belong here: what is selected
-(`selections`), the steps themselves (`rag_assets.publishing`), evaluation.
-"""
+"""A tenant's generation: vectors and indexes of what was selected, the candidate with its checks, its publication."""
 
 from __future__ import annotations
 
@@ -12,21 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from rag_assets.embedding_usage import BuildVectors, DeadTextsError, PageUsage, WaitFigures, build_vectors
 from rag_assets.making import Making
 from rag_assets.publishing.arrange import BuildError
-from rag_assets.publishing.build import (
-    DenseBuild,
-    LexicalBuild,
-    build_dense,
-    build_lexical_index,
-    commit_generation,
-)
-from rag_assets.publishing.checks import CheckResult, Coverage, check_generation, documents_at_fault
+from rag_assets.publishing.build import DenseBuild, LexicalBuild, build_dense, build_lexical_index, commit_generation
+from rag_assets.publishing.checks import CheckResult, Coverage, check_generation, checks_made_again, documents_at_fault
 from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding, gather_originals, settle_documents
 from rag_assets.publishing.passage_vectors import (
     BudgetedEmbedder,
@@ -39,17 +28,9 @@ from rag_assets.publishing.passage_vectors import (
     wants_sentences,
 )
 from rag_assets.publishing.publish import Pruned, PublishOutcome, discard_failed, prune, publish
-from rag_assets.publishing.remade import checks_made_again
 from rag_assets.publishing.workspace import BuildWorkspace, load_vectors, save_vectors
-from rag_assets.state.observed import leave_out
-from rag_assets.state.records import (
-    BEGUN,
-    PublishState,
-    read_candidate,
-    read_checked,
-    write_checked,
-    write_publish_state,
-)
+from rag_assets.state import records
+from rag_assets.state.planning import leave_out
 from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_serving.artifacts.manifest import WORDS, EmbedderFacts, Manifest
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
@@ -74,11 +55,9 @@ class MadeVectors:
 
 
 def make_embeddings(making: Making, dead: Callable[[BuildVectors], object] = lambda _: None) -> MadeVectors:
-    """Write the vectors of passages, and of sentences if they are wanted; what is known is not embedded again.
-
-    The cache is written every 64 texts, or every second: a build that is killed goes on where it was. `dead` is called
-    with what the build took if it fails because texts were put aside.
-    """
+    """Write the vectors of passages, and of sentences if they are wanted; what is known is not embedded again. The
+    cache is written every 64 texts, or every second: a build that is killed goes on where it was. `dead` is called with
+    what the build took if it fails because texts were put aside."""
     tenant, config, store, reporter = making.key, making.config, making.store, making.reporter
     folder = store.candidate(tenant)
     reporter.begin(tenant, "embeddings")
@@ -117,7 +96,6 @@ def make_word_index(making: Making) -> None:
 
 
 def _write_vectors(folder: Path, embedded: EmbeddedPassages, model: str) -> None:
-    """Write the vectors of a candidate's passages, all or nothing."""
     working = folder / ".embeddings"
     remove_folder(working)
     write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
@@ -172,20 +150,12 @@ def make_lexical_index(making: Making) -> LexicalBuild:
     return build_lexical_index(store, tenant, chunks, progress=track)
 
 
-class MadeGeneration(NamedTuple):
-    """A candidate, its checks, and how many files its pages were read from."""
-
-    manifest: Manifest
-    results: list[CheckResult]
-    originals: int
-
-
-def make_generation(making: Making) -> MadeGeneration:
-    """Commit the candidate and check it. Documents that a check names are left out of the next build, if they are
-    few."""
+def make_generation(making: Making) -> tuple[Manifest, list[CheckResult], int]:
+    """Commit the candidate and check it; return how many files its pages were read from, too. Documents that a check
+    names are left out of the next build, if they are few."""
     tenant, config, store = making.key, making.config, making.store
     making.reporter.begin(tenant, "generation")
-    candidate = read_candidate(store, tenant)
+    candidate = records.read_candidate(store, tenant)
     levels = Counter(read_table(store.candidate(tenant) / "contexts.parquet", CONTEXTS, ["level"])["level"].to_pylist())
     originals = gather_originals(store, tenant, candidate.sources)
     manifest = commit_generation(store, tenant, config, candidate.sources, levels)
@@ -196,7 +166,7 @@ def make_generation(making: Making) -> MadeGeneration:
     again = checks_made_again(embedder, open_input_limit(config.embedding), folder, candidate.selected)
     name, again = (embedder.name, again) if is_whole else (WORDS.name, again[1:])  # without that of vectors
     results = check_generation(store, tenant, manifest.id, config, coverage, name, again)
-    checked = PublishState(
+    checked = records.PublishState(
         generation=manifest.id,
         inputs=candidate.inputs if is_whole else "",  # another one is due
         chunks=manifest.chunks,
@@ -204,33 +174,24 @@ def make_generation(making: Making) -> MadeGeneration:
         gates={result.name: result.passed for result in results},
         duplicates_dropped=candidate.duplicates_dropped,
     )
-    write_checked(store, tenant, checked)
+    records.write_checked(store, tenant, checked)
     at_fault = documents_at_fault(results)
     if leave_out(store, tenant, at_fault):
         making.log.warning("the next build leaves out %s, which failed a check", ", ".join(sorted(at_fault)))
-    return MadeGeneration(manifest, results, len(originals))
+    return manifest, results, len(originals)
 
 
-class MadePublication(NamedTuple):
-    """Name the published generation, and the older ones that were removed."""
-
-    checked: PublishState
-    outcome: PublishOutcome
-    pruned: Pruned
-
-
-def make_publication(making: Making, gates: Sequence[CheckResult] = ()) -> MadePublication:
-    """Move the tenant's pointer to the candidate, where its checks and these gates passed.
-
-    Raises:
-        PublishError: one of them failed.
-    """
+def make_publication(
+    making: Making, gates: Sequence[CheckResult] = ()
+) -> tuple[records.PublishState, PublishOutcome, Pruned]:
+    """Move the tenant's pointer to the candidate, where its checks and these gates passed. Raises PublishError: one of
+    them failed."""
     tenant, config, store = making.key, making.config, making.store
     making.reporter.begin(tenant, "publish")
-    checked = read_checked(store, tenant)
+    checked = records.read_checked(store, tenant)
     outcome = publish(store, tenant, checked.generation, config, gates)
-    write_publish_state(store, tenant, checked)
-    (store.candidate(tenant) / BEGUN).unlink(missing_ok=True)
+    records.write_publish_state(store, tenant, checked)
+    (store.candidate(tenant) / records.BEGUN).unlink(missing_ok=True)
     pruned = prune(store, tenant, config)
-    settle_documents(config, tenant, explained=read_candidate(store, tenant).explained)
-    return MadePublication(checked, outcome, pruned)
+    settle_documents(config, tenant, explained=records.read_candidate(store, tenant).explained)
+    return checked, outcome, pruned

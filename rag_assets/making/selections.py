@@ -1,24 +1,21 @@
 """The indexed parts of a tenant's sources: chunks without near-duplicates, facts of pages, and the prefix of each
-chunk.
-
-Belongs here: reading, calling steps, writing. Does not belong here: the tables of one source (`tables`), indexes of the
-selection (`generations`).
-"""
+chunk."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_assets.llm_contexts.tenant import (
     ContextEstimate,
-    TenantContexts,
     UsageReporter,
     contexts_event,
     note_run,
@@ -26,36 +23,132 @@ from rag_assets.llm_contexts.tenant import (
     read_last_run,
     write_contexts,
 )
+from rag_assets.llm_contexts.writer import Contexts
 from rag_assets.making import Making, listed_pages
 from rag_assets.monitoring.alerts import Event
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.publishing.narrowing import narrow_readers
-from rag_assets.publishing.page_facts import SourceTables, gathered_facts
+from rag_assets.publishing.publish import narrow_readers
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.sources.attachments import page_kind
+from rag_assets.state import records
 from rag_assets.state.content_cache import SignatureCache
-from rag_assets.state.observed import chunk_digests, left_out_inputs, shared_pages, still_left_out
-from rag_assets.state.records import (
-    BEGUN,
-    CandidateState,
-    SourceAccount,
-    chunk_size,
-    page_facts,
-    pages_digest,
-    read_state,
-    settled_chunks,
-    tenant_inputs,
-    write_candidate,
-)
+from rag_assets.state.planning import chunk_digests, left_out_inputs, shared_pages, still_left_out
 from rag_assets.steps.chunks.select import ChunkSelection, join_sources, select_chunks
 from rag_assets.steps.contexts.contextualize import Template, build_contexts, contextualized, token_counter
 from rag_assets.steps.dedup import EXACT, find_duplicates, without_duplicates
+from rag_assets.steps.sections.anchors import Link, PageTargets
 from rag_assets.steps.sections.splitting import IncludingSource, with_other_sources
-from rag_serving.artifacts.schema import CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, PAGES, SELECTED_CHUNKS
+from rag_serving.access.principals import EVERYONE
+from rag_serving.artifacts.columns import strings
+from rag_serving.artifacts.schema import (
+    CONTEXTS,
+    DEDUP_MAP,
+    DUPLICATES,
+    GENERATION_CHUNKS,
+    PAGE_FACTS,
+    PAGES,
+    SECTIONS,
+    SELECTED_CHUNKS,
+)
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_table, write_text
 from rag_serving.config.loading import Config
 from rag_serving.hooks import open_budgets
+from rag_serving.indexes.set_tables import Facts
 from rag_serving.models import open_embedder, open_tokenizer
+
+Row = dict[str, Any]
+_OF_PAGES = [
+    *("page_id", "version", "title", "space", "url", "status", "updated_at", "labels", "ancestors", "ancestor_titles"),
+    *("author", "space_name", "source", "category", "lang", "readers"),
+]
+_OF_SECTIONS = ["page_id", "included_from", "also_readers", "links"]
+
+
+class SourceTables(NamedTuple):
+    """Hold what facts of one source are taken from: columns of PAGES and of SECTIONS."""
+
+    pages: pa.Table
+    sections: pa.Table
+
+    @classmethod
+    def read(cls, folder: Path) -> SourceTables:
+        """Return those in the folder of a source. Raises StoreError: one is missing, damaged or of another version."""
+        return cls(
+            read_table(folder / "pages.parquet", PAGES, _OF_PAGES),
+            read_table(folder / "sections.parquet", SECTIONS, _OF_SECTIONS),
+        )
+
+
+def gathered_facts(
+    tables: Mapping[str, SourceTables],
+    config: Config,
+    texts: pa.Table,
+    dropped: Collection[str],
+    left_out: Collection[str] = (),
+) -> Facts:
+    """Return the facts of the pages of some sources, and the texts of dropped chunks. `texts`: CHUNKS with `source` and
+    `kind`, of the generation and dropped ones; `dropped`: ids of chunks that are not indexed; `left_out`: ids of pages
+    left out of the generation."""
+    unwanted = {label.casefold() for label in config.ingestion.drop_labels}
+    pages, links = list[Row](), defaultdict[str, list[Link]](list)
+    for source, (its_pages, sections) in sorted(tables.items()):
+        for row in its_pages.select(_OF_PAGES).to_pylist():
+            if row["page_id"] not in left_out and unwanted.isdisjoint(map(str.casefold, row["labels"] or ())):
+                pages.append({**row, "kind": page_kind(row["page_id"], config.sources[source])})
+        own = pc.and_(pc.is_null(sections["included_from"]), pc.equal(sections["also_readers"], EVERYONE))
+        for row in sections.filter(own).select(["page_id", "links"]).to_pylist():
+            links[row["page_id"]] += row["links"]
+    return Facts(page_facts(pages, links, texts), duplicates_of(texts, dropped))
+
+
+def page_facts(pages: Iterable[Row], links: Mapping[str, list[Link]], texts: pa.Table) -> pa.Table:
+    """Return PAGE_FACTS of rows of PAGES with their `kind`; `links`: those of each page's own text, `texts`: the
+    columns page_id, text, lang, readers, page_readers and included_from of CHUNKS, dropped ones too."""
+    rows = sorted(pages, key=lambda row: str(row["page_id"]))
+    targets = PageTargets(row for row in rows if row["kind"] != "comments")
+    languages = dict(zip(texts["page_id"].to_pylist(), texts["lang"].to_pylist(), strict=True))
+    words, included = _words(texts), defaultdict[str, set[str]](set)
+    for page_id, other in zip(texts["page_id"].to_pylist(), texts["included_from"].to_pylist(), strict=True):
+        included[page_id] |= {other} - {None, page_id}
+    return PAGE_FACTS.table(
+        [
+            {
+                **row,
+                "space_name": row["space_name"] or row["space"],
+                "lang": row["lang"] or languages.get(row["page_id"]),
+                "words": words.get(row["page_id"], 0),
+                "includes": sorted(included[row["page_id"]]),
+                "links": _targets(row, links.get(row["page_id"], []), targets),
+                **{name: row[name] or [] for name in ("labels", "ancestors", "ancestor_titles")},
+            }
+            for row in rows
+        ]
+    )
+
+
+def duplicates_of(texts: pa.Table, dropped: Collection[str]) -> pa.Table:
+    """Return DUPLICATES: the rows of CHUNKS with `source` and `kind` that are not indexed, by page and place."""
+    rows = texts.filter(pc.is_in(texts["chunk_id"], value_set=strings(dropped)))
+    return rows.select(DUPLICATES.columns.names).cast(DUPLICATES.arrow)
+
+
+def _words(texts: pa.Table) -> dict[str, int]:
+    shown = texts.filter(pc.equal(texts["readers"], texts["page_readers"]))
+    counted = pa.table({"page": shown["page_id"], "words": pc.count_substring_regex(shown["text"], r"\S+")})
+    sums = counted.group_by("page").aggregate([("words", "sum")])
+    return dict(zip(sums["page"].to_pylist(), sums["words_sum"].to_pylist(), strict=True))
+
+
+def _targets(page: Row, links: Iterable[Link], targets: PageTargets) -> list[Row]:
+    """Return the distinct targets of a page's links, in order, without files and places on the page itself."""
+    found: dict[tuple[str | None, str | None], None] = {}
+    for link in links:
+        if link["kind"] == "page" or (link["kind"] == "url" and not link["target"].startswith("#")):
+            target = targets.of(link, page["space"])
+            found[target, link["target"] if link["kind"] == "url" else None] = None
+    return [
+        {"page_id": page_id, "url": url} for page_id, url in found if (page_id or url) and page_id != page["page_id"]
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,7 +159,7 @@ class MadeSelection:
     kept: pa.Table
     left_out: ChunkSelection
     duplicates: pa.Table
-    state: CandidateState
+    state: records.CandidateState
     includes_across_sources: int
     fingerprints_computed: int
     seconds: float
@@ -74,23 +167,21 @@ class MadeSelection:
 
 
 def make_selection(making: Making) -> MadeSelection:
-    """Write `selected.parquet`, `dedup_map.parquet` and the facts of the pages behind the next generation.
-
-    Raises:
-        StoreError: no source has chunks yet.
-        CollisionError: two sources share a page id.
-    """
+    """Write `selected.parquet`, `dedup_map.parquet` and the facts of the pages behind the next generation. Raises
+    StoreError: no source has chunks yet. Raises CollisionError: two sources share a page id."""
     tenant, config, store = making.key, making.config, making.store
     folder = store.candidate(tenant)
     making.reporter.begin(tenant, "dedup map")
-    if (folder / BEGUN).exists():  # the build before was killed, perhaps, which no hook of a failure notices
+    if (folder / records.BEGUN).exists():  # the build before was killed, perhaps, which no hook of a failure notices
         narrow_readers(config, tenant, making.log.warning)
-    write_text(folder / BEGUN, "")
+    write_text(folder / records.BEGUN, "")
     sources = sorted(chunk_digests(config, store, tenant))
     if not sources:
         raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")
-    known = page_facts(store, sources)  # of the tables that are read below, or of older ones: then one builds again
-    settled = {key: settled_chunks(store, key) for key in sources}
+    known = records.page_facts_digests(
+        store, sources
+    )  # of the tables that are read below, or of older ones: then one builds again
+    settled = {key: records.settled_chunks(store, key) for key in sources}
     across = _across_sources(config, store, settled)
     everything = join_sources(across.chunks, lambda key, page_id: page_kind(page_id, config.sources[key]))
     ingestion = config.ingestion
@@ -112,8 +203,8 @@ def make_selection(making: Making) -> MadeSelection:
     for page in everything["page_id"].to_pylist():  # one may have no text but that of another source
         explained.pop(page, None)
     explained |= {page: why for page, why in faults.items() if page not in explained}
-    state = CandidateState(
-        inputs=tenant_inputs(
+    state = records.CandidateState(
+        inputs=records.tenant_inputs(
             config,
             {k: account.digest for k, account in accounts.items()},
             embedder,
@@ -133,7 +224,7 @@ def make_selection(making: Making) -> MadeSelection:
     told, indexed = selection.told_in_sets(everything, faults), chunks["chunk_id"].to_pylist()
     pages = gathered_facts(tables, config, told, {*told["chunk_id"].to_pylist()}.difference(indexed), faults)
     BuildWorkspace.of(store, tenant).write_facts(pages, indexed)
-    write_candidate(store, tenant, state)
+    records.write_candidate(store, tenant, state)
     plan = plan_contexts(chunks, config.context, store.cache(tenant), store.home)
     expected = plan.estimate(read_last_run(store, tenant)) if plan else None
     return MadeSelection(
@@ -149,21 +240,20 @@ class _Across(NamedTuple):
     resolved: int = 0
 
 
-def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Table, SourceAccount]]) -> _Across:
-    """Take in what pages show of other sources' pages.
-
-    A source whose pages are newer than its sections is being synced; it is left as it is, and published again when that
-    is done, for its digest differs.
-    """
+def _across_sources(
+    config: Config, store: Store, settled: dict[str, tuple[pa.Table, records.SourceAccount]]
+) -> _Across:
+    """Take in what pages show of other sources' pages. A source whose pages are newer than its sections is being
+    synced; it is left as it is, and published again when that is done, for its digest differs."""
     chunks = {key: table for key, (table, _) in settled.items()}
     if not shared_pages(store, chunks):
         return _Across(chunks, {})
     pages = {key: read_table(store.source(key) / "pages.parquet", PAGES) for key in chunks}
-    digests = {key: pages_digest(table) for key, table in pages.items()}
+    digests = {key: records.pages_digest(table) for key, table in pages.items()}
     tokenizer, max_bytes = open_tokenizer(config.embedding), config.ingestion.max_page_bytes
     tables, resolved = dict(chunks), 0
     for key, table in chunks.items():
-        state, source = read_state(store, key).sections, config.sources[key]
+        state, source = records.read_state(store, key).sections, config.sources[key]
         if state is None or not state.missed or state.pages != digests[key]:
             continue
         listed = listed_pages(pages[key], source.id_prefix) if source.resolve_lists else None
@@ -171,26 +261,18 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
         missed = sorted(set(state.missed) & set(settled[key][1].enumerated))
         with LimitedReader(config.documents) as reader:
             including = IncludingSource(table, pages[key], missed, listed)
-            across = with_other_sources(including, others, tokenizer, chunk_size(config, key), max_bytes, reader)
+            across = with_other_sources(
+                including, others, tokenizer, records.chunk_size(config, key), max_bytes, reader
+            )
         tables[key], resolved = across.chunks, resolved + across.resolved
     return _Across(tables, digests, resolved)
 
 
-class MadeContexts(NamedTuple):
-    """The prefixes and their chunks, a model's contexts, and the figures for people."""
-
-    prefixes: pa.Table
-    chunks: pa.Table
-    results: TenantContexts
-    event: Event | None
-
-
-def make_contexts(making: Making, observe: Callable[[str, dict[str, Any]], object] = lambda *_: None) -> MadeContexts:
-    """Write `contexts.parquet`, and `chunks.parquet` with the prefix of every chunk of the selection.
-
-    A model's contexts are stored as they arrive. `observe` receives an estimate and progress by name, if a model is
-    used.
-    """
+def make_contexts(
+    making: Making, observe: Callable[[str, dict[str, Any]], object] = lambda *_: None
+) -> tuple[pa.Table, pa.Table, Contexts, Event | None]:
+    """Write `contexts.parquet`, and `chunks.parquet` with the prefix of every chunk of the selection. A model's
+    contexts are stored as they arrive. `observe` receives an estimate and progress by name, if a model is used."""
     tenant, config, store = making.key, making.config, making.store
     folder, log = store.candidate(tenant), making.log
     making.reporter.begin(tenant, "contexts")
@@ -218,4 +300,4 @@ def make_contexts(making: Making, observe: Callable[[str, dict[str, Any]], objec
     if results.tally.total:
         log.info(results.tally.line())
     event = contexts_event(tenant, results.failures, before, after, datetime.now(UTC)) if plan else None
-    return MadeContexts(prefixes, chunks, results, event)
+    return prefixes, chunks, results, event

@@ -1,14 +1,10 @@
-"""The tables of a source: its pages, their sections, and the chunks of these.
-
-Belongs here: what is read, which steps are called, what is written. Does not belong here: the pure steps
-(`rag_assets.steps`), what of several sources becomes one tenant's (`selections`).
-"""
+"""The tables of a source: its pages, their sections, and the chunks of these."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,9 +12,9 @@ from rag_assets.making import Making, listed_pages, previous_table
 from rag_assets.parsing.reader import FOLDER as OCR
 from rag_assets.parsing.reader import LimitedReader, opened_scans
 from rag_assets.publishing.documents import settle_documents
+from rag_assets.sources import open_source
+from rag_assets.sources.base import ORIGINALS_FOLDER as ORIGINALS
 from rag_assets.sources.base import SyncResult
-from rag_assets.sources.originals import FOLDER as ORIGINALS
-from rag_assets.sources.registry import open_source
 from rag_assets.state.records import (
     ChunksState,
     PagesState,
@@ -35,17 +31,10 @@ from rag_assets.state.records import (
     table_digest,
     update_state,
     write_account,
+    write_sync,
 )
-from rag_assets.state.sync_files import write_sync
+from rag_assets.steps import incremental
 from rag_assets.steps.chunks.document_fields import with_book_places, with_document_fields
-from rag_assets.steps.incremental import (
-    ChunksUpdate,
-    CompletenessReport,
-    SectionsUpdate,
-    take_account,
-    update_chunks,
-    update_sections,
-)
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import StoreError, read_json, read_table, write_table
 from rag_serving.documents.noted import EVERYTHING, NotedPages
@@ -53,18 +42,10 @@ from rag_serving.models import open_tokenizer
 from rag_serving.models.language_detector import page_language
 
 
-class MadePages(NamedTuple):
-    """The result of a sync, and its records."""
-
-    result: SyncResult
-    state: PagesState
-
-
-def make_pages(making: Making) -> MadePages:
-    """Sync a source: write `pages.parquet` and `sync_state.json`. Only what changed is fetched.
-
-    What is noted is read, whatever else is; a sync of noted pages alone leaves that of the whole as due as before.
-    """
+def make_pages(making: Making) -> tuple[SyncResult, PagesState]:
+    """Sync a source: write `pages.parquet` and `sync_state.json`; return result and record. Only what changed is
+    fetched. What is noted is read, whatever else is; a sync of noted pages alone leaves that of the whole as due as
+    before."""
     key, config, store = making.key, making.config, making.store
     folder = store.source(key)
     making.reporter.begin(key, "pages")
@@ -95,7 +76,7 @@ def make_pages(making: Making) -> MadePages:
     update_state(store, key, pages=state)
     if not making.of_notes:  # else they stay until what was read is published
         noted.forget()
-    return MadePages(result, state)
+    return result, state
 
 
 def _previous_sync(folder: Path) -> dict[str, Any]:
@@ -107,16 +88,9 @@ def _previous_sync(folder: Path) -> dict[str, Any]:
     return dict(state) if isinstance(state, dict) else {}
 
 
-class MadeSections(NamedTuple):
-    """All sections of a source, the pages they are of, and how many macros were not rendered before."""
-
-    update: SectionsUpdate
-    pages: pa.Table
-    unrendered_before: int
-
-
-def make_sections(making: Making) -> MadeSections:
-    """Write `sections.parquet` and `macro_ledger.parquet`. Only pages whose content changed are read."""
+def make_sections(making: Making) -> tuple[incremental.SectionsUpdate, pa.Table, int]:
+    """Write `sections.parquet` and `macro_ledger.parquet`; return all sections, the pages they are of, and how many
+    macros were not rendered before. Only pages whose content changed are read."""
     key, config, store = making.key, making.config, making.store
     folder, settings = store.source(key), source_sections_settings(config, key)
     making.reporter.begin(key, "sections")
@@ -124,7 +98,7 @@ def make_sections(making: Making) -> MadeSections:
     fits = built is not None and built.settings == settings and not making.full
     pages, source = read_table(folder / "pages.parquet", PAGES), config.sources[key]
     with LimitedReader(config.documents) as reader:
-        update = update_sections(
+        update = incremental.update_sections(
             pages,
             previous_table(folder / "sections.parquet", SECTIONS) if fits else SECTIONS.empty(),
             previous_table(folder / "macro_ledger.parquet", MACRO_LEDGER) if fits else MACRO_LEDGER.empty(),
@@ -146,26 +120,19 @@ def make_sections(making: Making) -> MadeSections:
         pages=pages_digest(pages),
     )
     update_state(store, key, sections=state)
-    return MadeSections(update, pages, built.macros_lost + built.macros_unresolved if built else 0)
+    return update, pages, (built.macros_lost + built.macros_unresolved if built else 0)
 
 
-class MadeChunks(NamedTuple):
-    """All chunks of a source, what it took, and what became of each page."""
-
-    table: pa.Table
-    update: ChunksUpdate
-    account: CompletenessReport
-
-
-def make_chunks(making: Making) -> MadeChunks:
-    """Write `chunks.parquet` and the account of pages. Only pages that changed are cut again."""
+def make_chunks(making: Making) -> tuple[pa.Table, incremental.ChunksUpdate, incremental.CompletenessReport]:
+    """Write `chunks.parquet` and the account of pages; return all chunks, what it took, and what became of each page.
+    Only pages that changed are cut again."""
     key, config, store = making.key, making.config, making.store
     folder, cut_by = store.source(key), chunks_settings(config, key)
     making.reporter.begin(key, "chunks")
     state = read_state(store, key)
     pages = read_table(folder / "pages.parquet", PAGES)
     fits = state.chunks is not None and state.chunks.cut_by == cut_by and not making.full
-    update = update_chunks(
+    update = incremental.update_chunks(
         read_table(folder / "sections.parquet", SECTIONS),
         pages,
         previous_table(folder / "chunks.parquet", CHUNKS) if fits else CHUNKS.empty(),
@@ -179,7 +146,7 @@ def make_chunks(making: Making) -> MadeChunks:
     failed = {**sync["failed"], **(state.sections.failed if state.sections else {})}
     page_ids = pages["page_id"].to_pylist()
     enumerated = sorted({*page_ids, *sync["excluded"], *sync["failed"]})
-    account = take_account(
+    account = incremental.take_account(
         enumerated=enumerated,
         sectioned=[page_id for page_id in page_ids if page_id not in failed],
         chunked=table["page_id"].to_pylist(),
@@ -202,4 +169,4 @@ def make_chunks(making: Making) -> MadeChunks:
     )
     update_state(store, key, chunks=made)
     settle_documents(config, config.sources[key].tenant, key)
-    return MadeChunks(table, update, account)
+    return table, update, account

@@ -1,29 +1,175 @@
-"""Overdue sources, sources that are back and failing builds, and alerts of them by a command or a webhook.
-
-Belongs here: comparing with what was known, the events, and delivery, bounded in time; what fails is said in one line
-and fails nothing else. Does not belong here: Dagster.
-"""
+"""Alerts of overdue sources, sources that are back and failing builds, and notices to users who follow an answer that
+its pages no longer confirm. A user who can no longer read them gets a notice without any text."""
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from evals.reports.report import page_url
 from rag_assets.state.records import last_sync
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import Store, write_text
+from rag_serving.checking.guarantee import MOST, ChangedStatement, changed_statements, cited_chunks, state_of
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Monitoring
 from rag_serving.config.sources import Freshness, judge
 from rag_serving.escaping.redaction import redacted_values
+from rag_serving.indexes.current import CurrentGeneration
+from rag_serving.receipts.proofs import Proofs
+from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, Secrecy, text_hash
+from rag_serving.receipts.store import ReceiptStore, open_receipts
+from rag_serving.receipts.subscriptions import Subscription, Subscriptions
+
+MOST_NOTICES = 200
+"""Notices of one call; the others are sent by the next."""
+MOST_FILES = 10_000
+_TIME_S = 20.0
+_HIDDEN = "hidden"
+_ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w.-]{1,190}", re.ASCII)
+_TEXTS = {
+    "answer_changed": "An answer that you follow has changed: its pages say something else now.",
+    "answer_restored": "An answer that you follow is confirmed by its pages again.",
+    "answer_not_verifiable": "An answer that you follow can no longer be verified for you.",
+}
+
+
+@dataclass(frozen=True)
+class NoticeCounts:
+    """Result of a comparison of a tenant's followed answers with its pages."""
+
+    followed: int = 0
+    broken: int = 0
+    sent: int = 0
+    undelivered: int = 0
+
+    @property
+    def line(self) -> str:
+        """Return the counts in words."""
+        late = f", {self.undelivered} not delivered yet" if self.undelivered else ""
+        broken = f"{self.broken} of {self.followed} followed answers no longer match their pages"
+        return f"{broken}; {self.sent} notices sent{late}"
+
+
+def notify(config: Config, tenant: str) -> NoticeCounts:
+    """Send the followers of a tenant's answers the changes since their last notice. Raises ReceiptError: the database
+    of receipts cannot be used. Raises UnpublishedError: nothing is published."""
+    subscriptions, until = Subscriptions(config, tenant), time.monotonic() + _TIME_S
+    if not (followed := list(subscriptions)):
+        return NoticeCounts()
+    broken = sent = left = 0
+    with (
+        closing(open_receipts(config)) as receipts,
+        closing(CurrentGeneration(Store(config.home), tenant, config)) as now,
+    ):
+        proofs = Proofs(config, tenant, now, receipts, Secrecy(config.home))
+        for one in followed:
+            seen = _seen(one, subscriptions, receipts, proofs, now)
+            state = _HIDDEN if seen is None else state_of(seen[1])
+            broken += bool(state)
+            if state == one.state:
+                continue
+            is_due = sent + left < MOST_NOTICES and time.monotonic() < until
+            if is_due and _is_delivered(_notice(config, one, seen, state), config.monitoring):
+                subscriptions.note_sent(one, state)
+                sent += 1
+            else:
+                left += 1
+    return NoticeCounts(len(followed), broken, sent, left)
+
+
+def _seen(
+    one: Subscription,
+    subscriptions: Subscriptions,
+    receipts: ReceiptStore,
+    proofs: Proofs,
+    published: CurrentGeneration,
+) -> tuple[str, list[ChangedStatement]] | None:
+    """Return the question of a followed answer, and the changes; None if its follower may not see it now."""
+    try:
+        receipt = subscriptions.receipt(one, receipts)
+    except ReceiptsAwayError:
+        raise
+    except ReceiptError:
+        return None
+    if not proofs.open_to(principal := subscriptions.principal(one), [cited_chunks(receipt)])[0]:
+        return None
+    with published.acquire() as generation:
+        return receipt["question"], changed_statements(receipt, generation.for_reader(principal))
+
+
+def _notice(
+    config: Config, one: Subscription, seen: tuple[str, Sequence[ChangedStatement]] | None, state: str
+) -> dict[str, Any]:
+    event, shown = "answer_not_verifiable", dict[str, Any]()
+    if seen is not None:
+        event = "answer_changed" if seen[1] else "answer_restored"
+        shown = {"question": seen[0], "changes": [asdict(each) for each in seen[1][:MOST]]}
+    return {
+        "event": event,
+        "id": text_hash("\0".join((one.name, one.since, str(one.notices), state))),
+        "text": _TEXTS[event],
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "user": one.user,
+        "receipt_id": one.receipt,
+        "link": f"{page_url(config.serving)}a/{one.receipt}",
+        **shown,
+    }
+
+
+def _is_delivered(notice: Mapping[str, Any], monitoring: Monitoring) -> bool:
+    is_posted = not monitoring.notice_url_env or _post(notice, monitoring.notice_url_env, monitoring)
+    return is_posted and (not monitoring.notice_folder or _write_mail(notice, monitoring.notice_folder))
+
+
+def _post(notice: Mapping[str, Any], variable: str, monitoring: Monitoring) -> bool:
+    body, secret = json.dumps(notice, ensure_ascii=False), os.environ.get(monitoring.notice_secret_env, "").strip()
+    signed = hmac.new(secret.encode(), body.encode(), "sha256").hexdigest()
+    headers = {"X-Hub-Signature": f"sha256={signed}"}
+    return bool(secret) and post(variable, body, monitoring.alert_timeout_s, headers) == "taken"
+
+
+def _write_mail(notice: Mapping[str, Any], folder: Path) -> bool:
+    """Write a notice as an e-mail that has its id; return whether it could be."""
+    mail, user = EmailMessage(), " ".join(str(notice["user"] or "").split())
+    mail["From"], mail["X-Citelock-User"] = "Citelock <citelock@localhost>", user
+    mail["Date"], mail["Subject"] = format_datetime(datetime.now(UTC)), notice["text"]
+    mail["Message-ID"] = f"<{notice['id']}@citelock>"
+    if _ADDRESS.fullmatch(user):
+        mail["To"] = user
+    lines = [notice["text"], *([f"Question: {notice['question']}"] if "question" in notice else [])]
+    for one in notice.get("changes", ()):
+        now = (
+            f"Now, {one['title']}:\n{one['after']}\n{one['url']}" if one["after"] else "Now: the page does not say it."
+        )
+        lines += [f"Before:\n{one['before']}", now]
+        if any(values := (one["values_before"], one["values_after"])):
+            lines.append("Value: " + " -> ".join(", ".join(side) or "none" for side in values))
+    mail.set_content("\n\n".join([*lines, f"The answer: {notice['link']}"]) + "\n")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if sum(1 for _ in folder.glob("*.eml")) >= MOST_FILES:
+            return False
+        write_text(folder / f"{notice['id']}.eml", mail.as_string())
+    except OSError:
+        return False
+    return True
+
 
 REMIND = timedelta(hours=24)
 """How often somebody is told again of a source that stays overdue."""
@@ -81,7 +227,8 @@ def look(
             known_since=before.known_since,
             syncing=key in syncing,
         )
-        alert = _is_worth_telling(before, freshness, now)
+        is_new = before.alerted_at is None or now - before.alerted_at >= REMIND
+        alert = is_new if freshness.overdue else before.overdue
         verdicts.append(
             SourceVerdict(source=key, freshness=freshness, changed=freshness.overdue != before.overdue, alert=alert)
         )
@@ -90,12 +237,6 @@ def look(
             known_since=before.known_since, overdue=freshness.overdue, alerted_at=alerted_at
         )
     return verdicts, remembered
-
-
-def _is_worth_telling(before: WatchedSource, freshness: Freshness, now: datetime) -> bool:
-    if not freshness.overdue:
-        return before.overdue
-    return before.alerted_at is None or now - before.alerted_at >= REMIND
 
 
 def is_nth_alert(failures: int) -> bool:
@@ -126,16 +267,14 @@ def _freshness_event(name: str, config: Config, verdicts: Sequence[SourceVerdict
             {
                 "source": verdict.source,
                 "tenant": config.sources[verdict.source].tenant,
-                "last_sync": _moment(verdict.freshness.last_sync),
+                "last_sync": verdict.freshness.last_sync.isoformat(timespec="seconds")
+                if verdict.freshness.last_sync
+                else None,
                 "detail": verdict.freshness.detail,
             }
             for verdict in verdicts
         ],
     }
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return moment.isoformat(timespec="seconds") if moment else None
 
 
 def failure_event(job: str, partition: str, run_id: str, error: str, failures: int, now: datetime) -> dict[str, Any]:
@@ -172,11 +311,7 @@ def send(event: Event, monitoring: Monitoring) -> list[str]:
 def _run(command: list[str], body: str, limit: float) -> str:
     try:
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
     except (OSError, ValueError) as error:
         return f"could not be started ({error})"

@@ -1,8 +1,6 @@
 """The state of sources for `citelock doctor`: whether each can be read now, and the result of its last sync.
 
-Belongs here: checking all of them at once within a bound, judging the last sync, keeping secrets out of the output.
-Does not belong here: checking one (`sources.reach`), the doctor itself, which calls this by the entry points
-`citelock.checks`. Dagster is not imported: a machine that only serves looks at the last syncs alone.
+Dagster is not imported: a machine that only serves looks at the last syncs alone.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rag_assets.sources.sites.source import NO_DOCUMENTS
-from rag_assets.state.records import read_state
-from rag_assets.state.sync_files import LastSync, passage_readers, read_last_sync
+from rag_assets.state.records import LastSync, passage_readers, read_last_sync, read_state
 from rag_assets.steps.files.composed import GROUP, SCANNED
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.printing import Finding, age
@@ -46,7 +43,11 @@ def examine(config: Config) -> Iterator[Finding]:
         yield Finding("sources", "warn", "none is configured", "add one under `sources:`; see docs/configuration.md")
     builds = find_spec("dagster") is not None
     if builds:
-        yield from _missing_ocr(config)
+        is_wanted = config.documents.ocr.enabled is not False and any(map(reads_pdf, config.sources.values()))
+        if is_wanted and SCANNED not in loaded(GROUP):
+            yield Finding(
+                "ocr", "warn", "OCR is not installed; scanned pages have no text", "install citelock[formats]"
+            )
     calls = {key: _look(key, source) for key, source in config.sources.items()} if builds else {}
     reached = answers_within(calls, BOUND_S)
     for key, source in sorted(config.sources.items()):
@@ -60,12 +61,6 @@ def examine(config: Config) -> Iterator[Finding]:
 def reads_pdf(source: Source) -> bool:
     """Return whether a source may have scanned pages."""
     return isinstance(source, Files) or getattr(source, "attachments", "none") == "all"
-
-
-def _missing_ocr(config: Config) -> Iterator[Finding]:
-    is_wanted = config.documents.ocr.enabled is not False and any(map(reads_pdf, config.sources.values()))
-    if is_wanted and SCANNED not in loaded(GROUP):
-        yield Finding("ocr", "warn", "OCR is not installed; scanned pages have no text", "install citelock[formats]")
 
 
 def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> dict[str, Reach]:
@@ -111,7 +106,7 @@ def _sync_finding(store: Store, key: str, source: Source) -> Finding:
     detail = _told(last, sections.cut if sections else {}, sections.failed if sections else {})
     readers = passage_readers(store, key)
     if readers.passages and readers.for_nobody == readers.passages:
-        why = _first_reason(last) or "see the notes of the sync"
+        why = next(iter((*last.notes, *last.hidden.values())), None) or "see the notes of the sync"
         detail = f"{detail}; nobody may read any of its {readers.passages:,} passages: {why}"
         return Finding(name, "fail", without_secrets(detail, source), f"set sources.{key}.readers, then build")
     detail += f"; {readers.for_everyone:,} of {readers.passages:,} passages are readable for everyone"
@@ -133,10 +128,6 @@ def _told(last: LastSync, cut: Mapping[str, str], unread: Mapping[str, str]) -> 
     return f"complete {when}, {', '.join([f'{last.enumerated:,} pages', *more])}"
 
 
-def _first_reason(last: LastSync) -> str | None:
-    return next(iter(last.notes), None) or next(iter(last.hidden.values()), None)
-
-
 def _is_late(last: LastSync, source: Source) -> str | None:
     """Return how to mend a sync that is too long ago, None if it is not."""
     if last.finished_at is None or last.fingerprint is not None:  # what a build can distinguish is not synced in vain
@@ -152,7 +143,9 @@ def _is_late(last: LastSync, source: Source) -> str | None:
 def without_secrets(text: str, source: Source) -> str:
     """Return the text in one line without credentials: values of environment variables, arguments, parts of
     addresses."""
-    for name in _secret_names(source):
+    auth = getattr(source, "auth", None)
+    named = [getattr(holder, field, None) for holder in (auth, source) for field in ("user_env", "token_env")]
+    for name in [name for name in [*named, *getattr(source, "env", [])] if name]:
         value = os.environ.get(name, "").strip()
         text = text.replace(value, "***") if len(value) >= _SHORTEST else text
     if isinstance(source, ConfluenceMcp):
@@ -160,9 +153,3 @@ def without_secrets(text: str, source: Source) -> str:
         text = text.replace(source.url, source.url.partition("?")[0]) if source.url else text
     text = " ".join(_USER_IN_URL.sub("", text).split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _secret_names(source: Source) -> list[str]:
-    auth = getattr(source, "auth", None)
-    named = [getattr(holder, field, None) for holder in (auth, source) for field in ("user_env", "token_env")]
-    return [name for name in [*named, *getattr(source, "env", [])] if name]

@@ -1,9 +1,5 @@
 """The chunk table in an order and form independent of how its rows came, and its division into parts.
 
-Belongs here: pure functions over chunk tables: order, indexed text, digest, the capacity of a column (Arrow counts the
-bytes of texts in 32 bits), the dense shard of each page, the borders of the parts of a large generation.
-Does not belong here: files, indexes.
-
 A part ends before the page with the smallest hash among those at which it may end: between a quarter of the most chunks
 of a part and all of them. A page that is new or gone moves a border only if it is the chosen one, or where it pushes
 the chosen one out of reach. The borders behind find back to their old places, because the same pages are chosen again
@@ -21,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from rag_assets.steps.contexts.contextualize import under_prefixes
 from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reader, reordered, values_digest
@@ -40,11 +35,9 @@ def page_hash(page_id: str) -> int:
 
 
 def shard_count(page_ids: Sequence[str], max_chunks: int) -> int:
-    """Return the smallest power of two of shards with at most `max_chunks` chunks each.
-
-    `page_ids` names the page of every chunk. A page is never split: once every shard that is too large has a single
-    page, more shards would not help.
-    """
+    """Return the smallest power of two of shards with at most `max_chunks` chunks each. `page_ids` names the page of
+    every chunk. A page is never split: once every shard that is too large has a single page, more shards would not
+    help."""
     sizes = Counter(page_ids)
     hashes = {page: page_hash(page) for page in sizes}
     count = 1
@@ -83,7 +76,6 @@ def oversized_column(table: pa.Table, most: int = MOST) -> str | None:
 
 
 def _size(parts: Sequence[pa.Array]) -> int:
-    """Return the largest offset of a column once its parts are combined."""
     kind = parts[0].type if parts else pa.null()
     if pa.types.is_string(kind):
         return sum(pc.sum(pc.cast(pc.binary_length(part), pa.int64())).as_py() or 0 for part in parts)
@@ -100,15 +92,16 @@ _LEAST = 4  # parts of one size, together as large as the largest part may be
 
 
 def part_borders(table: pa.Table, most: int) -> list[int]:
-    """Return where the parts of a chunk table begin, and behind the last one the number of rows.
-
-    `table`: the columns source and page_id of GENERATION_CHUNKS, in the order of `arrange`. No part has more than
-    `most` rows, unless it is one page.
-    """
+    """Return where the parts of a chunk table begin, and behind the last one the number of rows. `table`: the columns
+    source and page_id of GENERATION_CHUNKS, in the order of `arrange`. No part has more than `most` rows, unless it is
+    one page."""
     borders, total = [0], len(table)
     if total <= most:
         return [0, total]
-    begins = np.append(_page_begins(table), total)
+    changes = np.zeros(len(table), np.bool_)
+    for name in ("source", "page_id"):
+        changes |= np.diff(dictionary_encode(table[name])[1], prepend=-1) != 0
+    begins = np.append(np.flatnonzero(changes), total)
     sources, pages = reader(table["source"]), reader(table["page_id"])
     while total - borders[-1] > most:
         first = np.searchsorted(begins, borders[-1] + max(most // _LEAST, 1))
@@ -130,14 +123,6 @@ def part_sizes(table: pa.Table, borders: list[int]) -> list[PartSize]:
     ]
 
 
-def _page_begins(table: pa.Table) -> NDArray[np.int64]:
-    """Return the first row of every page."""
-    changes = np.zeros(len(table), np.bool_)
-    for name in ("source", "page_id"):
-        changes |= np.diff(dictionary_encode(table[name])[1], prepend=-1) != 0
-    return np.flatnonzero(changes)
-
-
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 
 _BLOCK = 65_536  # vectors that are looked at at once
@@ -148,11 +133,8 @@ class BuildError(RedactedError):
 
 
 def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
-    """Return chunks with their vectors [vectors, d], by source, page and place in the page.
-
-    Raises:
-        BuildError: a chunk id is repeated, or the vectors are not finite numbers, as many as the chunks name.
-    """
+    """Return chunks with their vectors [vectors, d], by source, page and place in the page. Raises BuildError: a chunk
+    id is repeated, or the vectors are not finite numbers, as many as the chunks name."""
     try:
         counts = window_counts(chunks["vector_keys"])
     except WindowsError as error:

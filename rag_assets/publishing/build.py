@@ -1,10 +1,5 @@
 """From chunks and their vectors to a generation, in steps that can run in separate processes.
 
-Belongs here: building shards and the indexes of words, what of the published generation may be used for them, the
-manifest, committing the generation's folder.
-Does not belong here: checking or publishing a generation, where chunks and vectors come from, what is copied
-(`lexical_writer`, `keyword_writer`), comparing rows (`kept_rows`).
-
 Each step says which chunks its result was made of, so that results of two builds are never put together. Of the
 published generation nothing is taken on trust: every file is compared with the digest in its signed manifest, and
 looked at once more when all was copied. Where anything is missing, altered, of another version, or mostly other rows,
@@ -29,22 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.publishing import shard_writer
-from rag_assets.publishing.arrange import (
-    arranged,
-    content_digest,
-    in_order,
-    lexical_digest,
-    part_borders,
-    part_sizes,
-    refuse_oversized,
-    values,
-    with_shards,
-)
-from rag_assets.publishing.kept_rows import KeptRows, find_kept_rows
+from rag_assets.publishing import arrange, shard_writer
 from rag_assets.publishing.keyword_writer import COLUMNS, EarlierKeywords, write_keyword_index
 from rag_assets.publishing.lexical_writer import EarlierLexical, Progress, build_lexical
-from rag_assets.publishing.manifest_writer import (
+from rag_assets.publishing.passage_vectors import Embed, build_sentences, count_vectors, vectors_at
+from rag_assets.publishing.posting_lists import KeptRows, find_kept_rows
+from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
+from rag_assets.publishing.workspace import (
+    BuildWorkspace,
     create_manifest,
     pages_digest,
     remember_digests,
@@ -52,9 +39,6 @@ from rag_assets.publishing.manifest_writer import (
     stamped_facts,
     write_manifest,
 )
-from rag_assets.publishing.passage_vectors import Embed, build_sentences, count_vectors, vectors_at
-from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
-from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.columns import take_rows, values_digest
 from rag_serving.artifacts.contents import FileComparison, Stamp, let_go, stamp_of
@@ -208,9 +192,7 @@ def build_generation(
     facts: Facts | None = None,
 ) -> Generation:
     """Build, commit and open a generation; it is not published. Arguments and errors are those of the steps below.
-
-    Vectors of sentences are stored where `embed` makes them.
-    """
+    Vectors of sentences are stored where `embed` makes them."""
     build_dense(store, tenant, chunks, vectors, config, embedder, progress)
     BuildWorkspace.of(store, tenant).write_originals(ORIGINALS.empty())
     BuildWorkspace.of(store, tenant).write_facts(facts, chunks["chunk_id"].to_pylist())
@@ -241,10 +223,10 @@ def build_dense(
         BuildError: chunks and vectors do not fit together, or a part of them is too large for a file.
         DenseError: Chroma cannot be used.
     """
-    table, vectors = arranged(chunks, vectors)
-    borders = part_borders(table, config.indexing.max_part_chunks)
-    refuse_oversized(table.slice(first, last - first) for first, last in pairwise(borders))
-    table = with_shards(table, config.indexing.max_shard_chunks)
+    table, vectors = arrange.arranged(chunks, vectors)
+    borders = arrange.part_borders(table, config.indexing.max_part_chunks)
+    arrange.refuse_oversized(table.slice(first, last - first) for first, last in pairwise(borders))
+    table = arrange.with_shards(table, config.indexing.max_shard_chunks)
     with store.lock(tenant):
         shards, built = tuple[Shard, ...](), 0
         if has_graphs(config, len(table)) and not is_crowded(vectors):
@@ -256,17 +238,17 @@ def build_dense(
             **_digests(table),
         }
         write_words = partial(write_keywords, store, tenant)
-        BuildWorkspace.of(store, tenant).write_dense(table, vectors, part_sizes(table, borders), facts, write_words)
+        BuildWorkspace.of(store, tenant).write_dense(
+            table, vectors, arrange.part_sizes(table, borders), facts, write_words
+        )
     return DenseBuild(shards, built, len(shards) - built, len(table), vectors.shape[1])
 
 
 def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: Progress | None = None) -> LexicalBuild:
-    """Build the BM25 index over place and text of every chunk.
-
-    `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text, lang; any order.
-    """
+    """Build the BM25 index over place and text of every chunk. `chunks` needs the columns source, page_id, chunk_idx,
+    chunk_id, lexical_prefix, text, lang; any order."""
     needed = ["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text", "lang"]
-    table = in_order(chunks.select(needed))
+    table = arrange.in_order(chunks.select(needed))
     with store.lock(tenant), BuildWorkspace.of(store, tenant).lexical() as folder:
         size = write_lexical(store, tenant, folder, table, progress)
     return LexicalBuild(len(table), size)
@@ -279,14 +261,9 @@ def commit_generation(
     sources: Mapping[str, str | None] | None = None,
     context_levels: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Combine the steps' results into an immutable generation; return its manifest.
-
-    A complete one with the same id is left alone. `sources`: sync fingerprint of each source, `context_levels`: chunks
-    by the origin of their prefix; both become part of the manifest.
-
-    Raises:
-        StoreError: a step did not run, or its result is of other chunks.
-    """
+    """Combine the steps' results into an immutable generation; return its manifest. A complete one with the same id is
+    left alone. `sources`: sync fingerprint of each source, `context_levels`: chunks by the origin of their prefix; both
+    become part of the manifest. Raises StoreError: a step did not run, or its result is of other chunks."""
     with store.lock(tenant):
         candidate = BuildWorkspace.of(store, tenant)
         table, facts = candidate.table(), candidate.facts()
@@ -329,9 +306,8 @@ def commit_generation(
 
 
 def _digests(table: pa.Table) -> dict[str, str]:
-    """Return the digests of a whole table and of its lexical index's inputs, each computed on a core of its own."""
     with ThreadPoolExecutor(1) as beside:
-        words = beside.submit(lexical_digest, table)
+        words = beside.submit(arrange.lexical_digest, table)
         return {"inputs_digest": values_digest(table), "lexical_digest": words.result()}
 
 
@@ -389,12 +365,12 @@ def _report(progress: Progress | None, before: int, total: int, part: int) -> No
 
 def shard_content(rows: pa.Table, vectors: Vectors, embedder: str) -> ShardContent:
     """Return a shard's content under the digest of everything that shapes its collection."""
-    ids, keys, classes = values(rows, "chunk_id", "vector_keys", "readers")
+    ids, keys, classes = arrange.values(rows, "chunk_id", "vector_keys", "readers")
     counts = [len(own) for own in keys]
     readers = [readers for readers, count in zip(classes, counts, strict=True) for _ in range(count)]
     ids = vector_ids(ids, counts)
     header = [embedder, str(vectors.shape[1]), *(f"{name}={value}" for name, value in sorted(_hnsw().items()))]
-    digest = content_digest(header, zip(ids, chain.from_iterable(keys), readers, strict=True))
+    digest = arrange.content_digest(header, zip(ids, chain.from_iterable(keys), readers, strict=True))
     return ShardContent(digest, ids, vectors, readers)
 
 
@@ -419,12 +395,14 @@ def _content_facts(
     originals: pa.Table,
     pages: Facts | None,
 ) -> dict[str, Any]:
-    """Return the part of the manifest that its id covers."""
     inputs = facts["inputs_digest"]
     if len(originals):
-        inputs = content_digest([inputs, values_digest(originals)], ())
+        inputs = arrange.content_digest([inputs, values_digest(originals)], ())
     if pages is not None:
-        inputs = content_digest([inputs, *map(values_digest, pages)], ())
+        inputs = arrange.content_digest([inputs, *map(values_digest, pages)], ())
+    versions: dict[str, dict[str, int]] = {}
+    for source, page, number in zip(*arrange.values(table, "source", "page_id", "version"), strict=True):
+        versions.setdefault(source, {})[page] = number
     return {
         "tenant": tenant,
         "inputs_digest": inputs,
@@ -432,7 +410,10 @@ def _content_facts(
         "shards": tuple(Shard.model_validate(shard) for shard in facts["shards"]),
         "chunks": len(table),
         "vectors": vectors if (vectors := count_vectors(table)) != len(table) else None,
-        "pages": _pages(table),
+        "pages": {
+            source: SourcePages(pages=len(pages), digest=pages_digest(pages))
+            for source, pages in sorted(versions.items())
+        },
         "formats": {
             "chunks": GENERATION_CHUNKS.version,
             "dense": chroma.FORMAT,
@@ -443,14 +424,4 @@ def _content_facts(
             **({"originals": ORIGINALS.version} if len(originals) else {}),
             **({"page_facts": PAGE_FACTS.version, "duplicates": DUPLICATES.version} if pages is not None else {}),
         },
-    }
-
-
-def _pages(table: pa.Table) -> dict[str, SourcePages]:
-    """Count and digest of the pages of each source."""
-    versions: dict[str, dict[str, int]] = {}
-    for source, page, number in zip(*values(table, "source", "page_id", "version"), strict=True):
-        versions.setdefault(source, {})[page] = number
-    return {
-        source: SourcePages(pages=len(pages), digest=pages_digest(pages)) for source, pages in sorted(versions.items())
     }

@@ -1,7 +1,4 @@
-"""`citelock generations repair`: arguments and printing.
-
-Belongs here: the command. Does not belong here: what can be restored (`repair`).
-"""
+"""`citelock generations repair`: arguments and printing."""
 
 from __future__ import annotations
 

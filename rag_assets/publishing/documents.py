@@ -1,10 +1,4 @@
-"""The outcome of uploaded documents, and the original files of a generation's pages.
-
-Belongs here: comparing an inbox with the publication, and removing deleted documents; the files that a generation
-names, linking them into the tenant's folder, removing those that none names.
-Does not belong here: stages before (`rag_assets.sources.documents.inbox`), the inbox (`rag_serving.documents`), storing
-a file when its page is read (`rag_assets.sources.originals`), rendering.
-"""
+"""The outcome of uploaded documents, and the original files of a generation's pages."""
 
 from __future__ import annotations
 
@@ -22,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.publishing.workspace import BuildWorkspace
+from rag_assets.sources.base import ORIGINALS_FOLDER, remove_unnamed
 from rag_assets.sources.documents.inbox import StateWriter
-from rag_assets.sources.originals import FOLDER, remove_unnamed
 from rag_serving.artifacts.contents import KnownDigests, sized_stamp
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import ORIGINALS, PAGES
 from rag_serving.artifacts.store import Store, StoreError, map_table, move_file, read_table
 from rag_serving.config.loading import Config
-from rag_serving.documents.inbox import Entry, Inbox, ReadState, inboxes_of, write_deletion
+from rag_serving.documents.inbox import Entry, ReadState, inboxes_of, write_deletion
 from rag_serving.indexes.generation_parts import map_chunks, parts_of
 from rag_serving.indexes.originals import FILE, read_originals
 
@@ -37,10 +31,8 @@ _log = logging.getLogger(__name__)
 
 
 def gather_originals(store: Store, tenant: str, sources: Collection[str]) -> pa.Table:
-    """Link the originals of the dense step's pages into the tenant's folder; write and return ORIGINALS.
-
-    A page whose file differs from its row, or which has another version now, has none: it is shown as text.
-    """
+    """Link the originals of the dense step's pages into the tenant's folder; write and return ORIGINALS. A page whose
+    file differs from its row, or which has another version now, has none: it is shown as text."""
     with store.lock(tenant):
         workspace = BuildWorkspace.of(store, tenant)
         versions = dict(page_versions(workspace.table()))
@@ -51,11 +43,8 @@ def gather_originals(store: Store, tenant: str, sources: Collection[str]) -> pa.
 
 
 def remove_unnamed_originals(store: Store, tenant: str, generations: Collection[str]) -> list[str]:
-    """Remove the tenant's originals that none of these generations names, nor the build under way.
-
-    Raises:
-        StoreError: the files of one of them are unknown, and nothing was removed.
-    """
+    """Remove the tenant's originals that none of these generations names, nor the build under way. Raises StoreError:
+    the files of one of them are unknown, and nothing was removed."""
     folders = [store.generation(tenant, name) for name in generations]
     workspace = BuildWorkspace.of(store, tenant).originals_folder
     named = {digest for folder in (*folders, workspace) for digest in _named(folder / FILE)}
@@ -100,7 +89,7 @@ def restore_originals(store: Store, tenant: str, generation_id: str) -> list[str
     except StoreError:
         return []
     damaged = [one for one in originals.values() if one.fault(thorough=True)]
-    folders = sorted((store.home / "sources").glob(f"*/{FOLDER}"))
+    folders = sorted((store.home / "sources").glob(f"*/{ORIGINALS_FOLDER}"))
     return [
         f"{one.path.parent.name}/{one.sha256}"
         for one in damaged
@@ -114,12 +103,12 @@ def _in_place(store: Store, tenant: str, key: str, original: Any) -> bool:
     try:
         stamp = sized_stamp(folder / sha256, original["bytes"])
     except StoreError:
-        return _linked(store.source(key) / FOLDER, folder, sha256)
+        return _linked(store.source(key) / ORIGINALS_FOLDER, folder, sha256)
     name = f"{folder.name}/{sha256}"
     if known.holds(name, stamp, sha256):
         return True
     if _digest(folder / sha256) != sha256:
-        return _linked(store.source(key) / FOLDER, folder, sha256)
+        return _linked(store.source(key) / ORIGINALS_FOLDER, folder, sha256)
     known.add(name, stamp, sha256)
     known.save()
     return True
@@ -127,9 +116,7 @@ def _in_place(store: Store, tenant: str, key: str, original: Any) -> bool:
 
 def _linked(source: Path, target: Path, sha256: str) -> bool:
     """Return whether the source has the file of that digest, which then is linked (or copied) into the target folder.
-
-    One that was altered there is removed, so that the next sync reads it again.
-    """
+    One that was altered there is removed, so that the next sync reads it again."""
     path = source / sha256
     if not path.is_file():
         return False
@@ -217,49 +204,31 @@ def note_stopped(config: Config, tenant: str) -> None:
 def settle_documents(
     config: Config, tenant: str, source: str | None = None, explained: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Record published documents, and remove deleted ones that are no longer shown.
-
-    Nothing is done if the publication cannot be read.
-
-    Args:
-        config: the configuration.
-        tenant: the owner of the inboxes.
-        source: the only one to look at; None: all.
-        explained: pages of the published generation without a chunk in it, with the reason.
-    """
+    """Record published documents, and remove deleted ones that are no longer shown; nothing is done if the publication
+    cannot be read. `source`: the only one to look at; `explained`: pages of the published generation without a chunk in
+    it, with the reason."""
     inboxes = [inbox for inbox in inboxes_of(config, tenant) if source in (None, inbox.key)]
     store = Store(config.home)
     if not inboxes or (versions := _published(store, tenant)) is None:
         return
     for inbox in inboxes:
         with inbox.files.lock():
-            for entry in _settle(inbox, versions, explained, _indexed(store, inbox.key)):
-                _prove_gone(store, inbox, entry)
-
-
-def _prove_gone(store: Store, inbox: Inbox, entry: Entry) -> None:
-    """Write down that a deleted document is gone, and only then forget it."""
-    tenant, current = inbox.settings.tenant, store.current(inbox.settings.tenant)
-    older = [path.name for path in sorted(store.generations(tenant).glob("*")) if path.name != current]
-    kept_in = [name for name in older if entry.page_id in (_versions_in(store, tenant, name) or {})]
-    write_deletion(store, inbox, entry, current, kept_in)
-    inbox.files.remove_document(entry.document.document_id)
-
-
-def _settle(
-    inbox: Inbox, versions: Mapping[str, int], explained: Mapping[str, str], indexed: Mapping[str, int]
-) -> list[Entry]:
-    """Note the states of documents, remove bytes that none needs. Return the deleted ones that are shown no more."""
-    entries = inbox.entries()
-    gone = [
-        name
-        for name, entry in entries.items()
-        if entry.document.deleted_at and entry.page_id not in versions and entry.page_id not in indexed
-    ]
-    states = {name: _state(entry, versions, explained) for name, entry in entries.items() if name not in gone}
-    StateWriter(inbox).put({name: state for name, state in states.items() if state is not None})
-    inbox.files.sweep({entry.document.current.sha256 for name, entry in entries.items() if name not in gone})
-    return [entries[name] for name in gone]
+            indexed = _indexed(store, inbox.key)
+            entries = inbox.entries()
+            gone = [
+                name
+                for name, entry in entries.items()
+                if entry.document.deleted_at and entry.page_id not in versions and entry.page_id not in indexed
+            ]
+            states = {name: _state(entry, versions, explained) for name, entry in entries.items() if name not in gone}
+            StateWriter(inbox).put({name: state for name, state in states.items() if state is not None})
+            inbox.files.sweep({entry.document.current.sha256 for name, entry in entries.items() if name not in gone})
+            for entry in [entries[name] for name in gone]:
+                tenant, current = inbox.settings.tenant, store.current(inbox.settings.tenant)
+                older = [path.name for path in sorted(store.generations(tenant).glob("*")) if path.name != current]
+                kept_in = [name for name in older if entry.page_id in (_versions_in(store, tenant, name) or {})]
+                write_deletion(store, inbox, entry, current, kept_in)
+                inbox.files.remove_document(entry.document.document_id)
 
 
 def _state(entry: Entry, versions: Mapping[str, int], explained: Mapping[str, str]) -> ReadState | None:
@@ -290,7 +259,6 @@ def _versions_in(store: Store, tenant: str, generation: str) -> dict[str, int] |
 
 
 def _indexed(store: Store, key: str) -> dict[str, int]:
-    """Return the version of each page of a source's last sync."""
     try:
         pages = read_table(store.source(key) / "pages.parquet", PAGES, ["page_id", "version"])
     except StoreError:

@@ -1,8 +1,5 @@
 """The keyword index of a generation: the occurrences of words in content, titles and labels.
 
-Belongs here: making its tables of a chunk table. Does not belong here: searching them
-(`rag_serving.indexes.keyword_index`), splitting into words (`rag_serving.text.keyword_words`).
-
 An earlier index's entries of unchanged rows are copied; the bytes are the same as from all rows.
 """
 
@@ -17,30 +14,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import MOST, BuildError
-from rag_assets.publishing.kept_rows import KeptRows, rows_of
 from rag_assets.publishing.posting_lists import (
     PART,
     Borders,
     KeptPostings,
+    KeptRows,
     Numbers,
     RowPostings,
     TokenLists,
     blocks,
     counted,
+    rows_of,
 )
 from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.store import write_mapped
+from rag_serving.indexes import word_lists
 from rag_serving.indexes.keyword_index import PAGES_FILE, ROWS_FILE, WORDS_FILE
-from rag_serving.indexes.word_lists import (
-    NamedRows,
-    NumberedWords,
-    NumberLists,
-    headings_below,
-    keyword_table,
-    list_array,
-    words_table,
-)
 from rag_serving.text.keyword_words import tokens_in, words_of_token
 
 
@@ -51,7 +41,7 @@ class Lists(NamedTuple):
     values: Numbers
 
     @classmethod
-    def of(cls, lists: NumberLists) -> Self:
+    def of(cls, lists: word_lists.NumberLists) -> Self:
         """Return lists that were added one by one."""
         return cls(*lists.arrays())
 
@@ -84,17 +74,14 @@ class Lists(NamedTuple):
         return self._replace(values=(keys % width).astype(np.int32))
 
     def arrow(self) -> pa.ListArray:
-        """Return the lists as an Arrow array.
-
-        Raises:
-            BuildError: they have more numbers in all than Arrow's offsets can count.
-        """
+        """Return the lists as an Arrow array. Raises BuildError: they have more numbers in all than Arrow's offsets can
+        count."""
         if len(self.values) > MOST:
             raise BuildError(
                 f"a list of words or rows has {len(self.values):,} numbers, more than the {MOST:,} that an index can "
                 "hold; divide the sources among several tenants"
             )
-        return list_array(self.starts.astype(np.int32), self.values)
+        return word_lists.list_array(self.starts.astype(np.int32), self.values)
 
 
 def _array(column: pa.Array) -> NDArray[Any]:
@@ -132,9 +119,9 @@ def write_keyword_index(folder: Path, chunks: pa.Table, earlier: EarlierKeywords
     by_row = {"page": counts.page_of, "length": counts.lengths, "terms": terms.sorted(len(words)).arrow()}
     by_page = {"title": titles.arrow(), "labels": labels.sorted(len(words)).arrow()}
     tables = {
-        WORDS_FILE: (KEYWORD_WORDS, words_table(words, rows.arrow())),
-        ROWS_FILE: (KEYWORD_ROWS, keyword_table(KEYWORD_ROWS, by_row)),
-        PAGES_FILE: (KEYWORD_PAGES, keyword_table(KEYWORD_PAGES, by_page)),
+        WORDS_FILE: (KEYWORD_WORDS, word_lists.words_table(words, rows.arrow())),
+        ROWS_FILE: (KEYWORD_ROWS, word_lists.keyword_table(KEYWORD_ROWS, by_row)),
+        PAGES_FILE: (KEYWORD_PAGES, word_lists.keyword_table(KEYWORD_PAGES, by_page)),
     }
     for name, (schema, table) in tables.items():
         write_mapped(folder / name, table, schema)
@@ -144,11 +131,17 @@ class _Counts:
     """The words of a chunk table's rows and pages: those of an earlier index, and those that are counted."""
 
     def __init__(self, chunks: pa.Table, earlier: EarlierKeywords | None) -> None:
-        self.words, self.parts = NumberedWords(), list[RowPostings]()
+        self.words, self.parts = word_lists.NumberedWords(), list[RowPostings]()
         self.lengths = np.zeros(len(chunks), np.int32)
         rows, pages, self.page_of, firsts = _sources(chunks, earlier)
-        named = self._count(chunks, np.flatnonzero(rows < 0))
-        titled = NamedRows(self.words)
+        fresh = np.flatnonzero(rows < 0)
+        lists, named = TokenLists(), word_lists.NamedRows(self.words)
+        for start in range(0, len(fresh), PART):
+            fresh_rows = fresh[start : start + PART]
+            found, owners = _contents(rows_of(chunks, fresh_rows), self.words, lists, named)
+            self.parts.append(counted(found, owners, fresh_rows.astype(np.int32)))
+            self.lengths[fresh_rows] = np.bincount(owners, minlength=len(fresh_rows))
+        titled = word_lists.NamedRows(self.words)
         _add_names(titled, rows_of(chunks, firsts[pages < 0]))
         if earlier:
             kept = np.flatnonzero(rows >= 0)
@@ -156,15 +149,6 @@ class _Counts:
         self.terms = _Chosen(earlier and earlier.rows["terms"], rows, Lists.of(named.terms))
         self.titles = _Chosen(earlier and earlier.pages["title"], pages, Lists.of(titled.titles))
         self.labels = _Chosen(earlier and earlier.pages["labels"], pages, Lists.of(titled.labels))
-
-    def _count(self, chunks: pa.Table, fresh: NDArray[np.int64]) -> NamedRows:
-        lists, named = TokenLists(), NamedRows(self.words)
-        for start in range(0, len(fresh), PART):
-            rows = fresh[start : start + PART]
-            found, owners = _contents(rows_of(chunks, rows), self.words, lists, named)
-            self.parts.append(counted(found, owners, rows.astype(np.int32)))
-            self.lengths[rows] = np.bincount(owners, minlength=len(rows))
-        return named
 
 
 class _Chosen(NamedTuple):
@@ -227,14 +211,16 @@ def _numbers(column: pa.ChunkedArray) -> Numbers:
     return np.asarray(np.from_dlpack(combine_chunks(column))) if len(column) else np.zeros(0, np.int32)
 
 
-def _contents(rows: pa.Table, words: NumberedWords, lists: TokenLists, named: NamedRows) -> tuple[Numbers, Numbers]:
+def _contents(
+    rows: pa.Table, words: word_lists.NumberedWords, lists: TokenLists, named: word_lists.NamedRows
+) -> tuple[Numbers, Numbers]:
     """Return the number of every word of the headings and texts of some rows, and that of its row; add their names."""
     lists.shrink()
     heading = lists.tokens("heading", words.of_name)
     token = lists.tokens("text", lambda token: words.of(words_of_token(token)))
     tokens, borders = array("i"), [0]
     for page_id, title, path, labels, text in zip(*(rows[name].to_pylist() for name in COLUMNS), strict=True):
-        headings = headings_below(title, path)
+        headings = word_lists.headings_below(title, path)
         tokens.extend(map(heading, headings))
         tokens.extend(map(token, tokens_in(text)))
         borders.append(len(tokens))
@@ -244,6 +230,6 @@ def _contents(rows: pa.Table, words: NumberedWords, lists: TokenLists, named: Na
     return found, np.repeat(owners, sizes)
 
 
-def _add_names(named: NamedRows, rows: pa.Table) -> None:
+def _add_names(named: word_lists.NamedRows, rows: pa.Table) -> None:
     for page_id, title, path, labels in zip(*(rows[name].to_pylist() for name in COLUMNS[:4]), strict=True):
-        named.add(page_id, title, headings_below(title, path), labels or ())
+        named.add(page_id, title, word_lists.headings_below(title, path), labels or ())

@@ -1,8 +1,5 @@
 """The lexical index of a generation is written as the arrays that bm25s would compute, part by part of the rows.
 
-Belongs here: building the index. Does not belong here: reading and searching it (`rag_serving.indexes.lexical`), arrays
-of rows by term (`posting_lists`).
-
 Every word is analyzed once for each language that it comes in; the rest is counting numbers. bm25s itself needs all
 documents as lists of Python objects, five times the memory and twice the time. An earlier index's counts of unchanged
 rows are reused: the bytes are the same either way. Weights are made anew, because they depend on all rows.
@@ -24,16 +21,17 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from rag_assets.publishing.arrange import lexical_digest, lexical_documents
-from rag_assets.publishing.kept_rows import KeptRows, rows_of
 from rag_assets.publishing.posting_lists import (
     PART,
     KeptPostings,
+    KeptRows,
     Numbers,
     PostingBlock,
     RowPostings,
     TokenLists,
     blocks,
     counted,
+    rows_of,
 )
 from rag_serving.indexes.lexical import (
     ARRAYS,
@@ -132,7 +130,34 @@ def _build(folder: Path, table: pa.Table, progress: Progress | None, earlier: Ea
         parts.append(counted(found, owners, rows.astype(np.int32)))
         lengths[rows] = np.bincount(owners, minlength=len(texts))
     folder.mkdir(parents=True, exist_ok=True)
-    return _save(folder, terms, parts, lengths, earlier)
+    spelt, places, kept = _with_earlier(terms, earlier, lengths) if earlier else (*terms.sorted(), None)
+    _save_parameters(folder, len(lengths))
+    weigh, sizes = _Weights(lengths), list[NDArray[np.int64]]()
+    with (
+        ArrayFile(folder / ARRAYS["rows"], np.int32) as row_file,
+        ArrayFile(folder / ARRAYS["counts"], np.int32) as count_file,
+        ArrayFile(folder / ARRAYS["weights"], np.float32) as weight_file,
+    ):
+
+        def write(block: PostingBlock) -> None:
+            row_file.append(block.rows)
+            count_file.append(block.counts)
+            weight_file.append(weigh(block))
+
+        written = Future[None]()
+        written.set_result(None)
+        with ThreadPoolExecutor(1) as beside:  # one block is weighed while the next one is put together
+            for block in blocks(parts, places, len(spelt), kept):
+                written.result()
+                written = beside.submit(write, block)
+                sizes.append(block.sizes)
+            written.result()
+    frequencies = np.concatenate([np.zeros(0, np.int64), *sizes])
+    present = np.flatnonzero(frequencies)
+    borders = np.concatenate([np.zeros(1, np.int64), np.cumsum(frequencies[present])])
+    np.save(folder / ARRAYS["starts"], borders, allow_pickle=False)
+    np.save(folder / ARRAYS["lengths"], lengths, allow_pickle=False)
+    return [spelt[place] for place in present.tolist()]
 
 
 class TermNumbers:
@@ -167,40 +192,6 @@ def _told(texts: Sequence[str], before: int, total: int, progress: Progress | No
         yield text
         if progress and (number % _PROGRESS_EVERY == 0 or number == total):
             progress(number, total)
-
-
-def _save(
-    folder: Path, terms: TermNumbers, parts: Sequence[RowPostings], lengths: Numbers, earlier: EarlierLexical | None
-) -> list[str]:
-    """Write the arrays, and the parameters as bm25s writes them; returns the vocabulary in its order."""
-    spelt, places, kept = _with_earlier(terms, earlier, lengths) if earlier else (*terms.sorted(), None)
-    _save_parameters(folder, len(lengths))
-    weigh, sizes = _Weights(lengths), list[NDArray[np.int64]]()
-    with (
-        ArrayFile(folder / ARRAYS["rows"], np.int32) as rows,
-        ArrayFile(folder / ARRAYS["counts"], np.int32) as counts,
-        ArrayFile(folder / ARRAYS["weights"], np.float32) as weights,
-    ):
-
-        def write(block: PostingBlock) -> None:
-            rows.append(block.rows)
-            counts.append(block.counts)
-            weights.append(weigh(block))
-
-        written = Future[None]()
-        written.set_result(None)
-        with ThreadPoolExecutor(1) as beside:  # one block is weighed while the next one is put together
-            for block in blocks(parts, places, len(spelt), kept):
-                written.result()
-                written = beside.submit(write, block)
-                sizes.append(block.sizes)
-            written.result()
-    frequencies = np.concatenate([np.zeros(0, np.int64), *sizes])
-    found = np.flatnonzero(frequencies)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(frequencies[found])])
-    np.save(folder / ARRAYS["starts"], starts, allow_pickle=False)
-    np.save(folder / ARRAYS["lengths"], lengths, allow_pickle=False)
-    return [spelt[place] for place in found.tolist()]
 
 
 def _with_earlier(

@@ -1,10 +1,4 @@
-"""The vectors of passages and of the sentences that answers are extracted from.
-
-Belongs here: from chunks and a model to vectors with their content addresses: one for each passage, or one for each
-window of a passage that its model does not read at once; vectors of sentences, of which answering embeds none then; an
-embedding model within a tenant's budget. Does not belong here: where windows begin (`steps.contexts.contextualize`),
-what is remembered (`state.content_cache`), what extraction compares (`rag_serving.answering`).
-"""
+"""The vectors of passages and of the sentences that answers are extracted from."""
 
 from __future__ import annotations
 
@@ -29,12 +23,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.hooks import TenantBudget
 from rag_serving.indexes.exact import JoinedVectors, Vectors, WindowMap, window_counts
-from rag_serving.indexes.sentence_vectors import (
-    SENTENCE_ROWS_FILE,
-    SENTENCES_FILE,
-    record_type,
-    sentence_key,
-)
+from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, record_type, sentence_key
 from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.models.protocols import Embedder, InputLimit
 from rag_serving.models.protocols import Progress as TextProgress
@@ -90,9 +79,7 @@ def wants_sentences(config: Config) -> bool:
 
 def build_sentences(store: Store, tenant: str, chunks: pa.Table, embed: Embed, model: EmbedderFacts) -> SentencesBuild:
     """Leave the vectors of all sentences that the chunks can be answered with, by the chunks in a generation's order.
-
-    `chunks`: GENERATION_CHUNKS in any order; `embed` gives the vectors of texts, as this model does.
-    """
+    `chunks`: GENERATION_CHUNKS in any order; `embed` gives the vectors of texts, as this model does."""
     table = in_order(chunks)
     with BuildWorkspace.of(store, tenant).sentences(table["chunk_id"].to_pylist(), model.name) as folder:
         return write_sentences(folder, table, embed, model)
@@ -170,11 +157,8 @@ class BudgetedEmbedder:
         return self._embedder.dimension
 
     def embed_documents(self, texts: Sequence[str], progress: TextProgress | None = None) -> NDArray[np.float32]:
-        """Return the vectors of some texts.
-
-        Raises:
-            BudgetError, BudgetsAwayError: no more may be embedded now; the model was not called.
-        """
+        """Return the vectors of some texts. Raises BudgetError, BudgetsAwayError: no more may be embedded now; the
+        model was not called."""
         self._budget.check()
         vectors = self._embedder.embed_documents(texts, progress)
         tokens = self._count(list(texts))
@@ -199,17 +183,10 @@ class EmbeddedPassages(NamedTuple):
 
 
 def embed_passages(
-    cache: TextVectors,
-    embedder: Embedder,
-    chunks: pa.Table,
-    limit: InputLimit | None,
-    progress: Progress | None = None,
+    cache: TextVectors, embedder: Embedder, chunks: pa.Table, limit: InputLimit | None, progress: Progress | None = None
 ) -> EmbeddedPassages:
-    """Return the vectors of rows of GENERATION_CHUNKS; each different text is embedded at most once.
-
-    Raises:
-        ModelError: the model fails, is another than the cache's, or the cache cannot be written.
-    """
+    """Return the vectors of rows of GENERATION_CHUNKS; each different text is embedded at most once. Raises ModelError:
+    the model fails, is another than the cache's, or the cache cannot be written."""
     windows = embedded_windows(chunks, limit)
     pages = [
         page for page, texts in zip(chunks["page_id"].to_pylist(), windows, strict=True) for _ in range(len(texts))

@@ -1,8 +1,5 @@
 """Occurrences of terms in rows: counted part by part of the rows, then combined term by term.
 
-Belongs here: arrays and lists of numbers, the terms of each token. Does not belong here: splitting into terms and
-tokens, their files (`lexical_writer`, `keyword_writer`), rows of an earlier index (`kept_rows`).
-
 A part keeps three bytes for each row of each term; the texts that it was counted from are forgotten. Terms are numbered
 as they come, and by their order among all only when all parts are there. An earlier index's entries of unchanged rows
 are copied under their new numbers. No more than some millions of postings are combined at once. A text is split at its
@@ -14,12 +11,100 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.columns import combine_chunks, indices, mask_of, numbers_of, take_rows
 from rag_serving.artifacts.contents import let_go
+
+_BLOCK = 65_536  # rows whose cells are compared at once
+_PLACE = ("source", "page_id", "chunk_idx")  # with the chunk id, what rows are ordered by
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The positions of a table's rows in an earlier one of `total` rows: [rows], -1 for new ones, else ascending."""
+
+    earlier: Numbers
+    total: int
+
+    @property
+    def fresh(self) -> NDArray[np.int64]:
+        """Return the rows that are new, ascending."""
+        return np.flatnonzero(self.earlier < 0)
+
+    @property
+    def renumbered(self) -> Numbers:
+        """Return for each row of the earlier table its number now, -1 if it is gone."""
+        numbers = np.full(self.total, -1, np.int32)
+        kept = np.flatnonzero(self.earlier >= 0)
+        numbers[self.earlier[kept]] = kept
+        return numbers
+
+    @property
+    def worthwhile(self) -> bool:
+        """Return whether most rows are kept."""
+        return 2 * int(np.count_nonzero(self.earlier >= 0)) > len(self.earlier)
+
+
+def find_kept_rows(
+    table: pa.Table, earlier: pa.Table, columns: Sequence[str], compared_block: Callable[[], None] = lambda: None
+) -> KeptRows:
+    """Return the rows with the same chunk id, place and cells of some columns in an earlier table. Cells are compared,
+    not their digests, so that nothing rests on a column that something else filled in. Both tables are in the order of
+    `arrange`. `compared_block` is called after some ten thousand rows: memory of mapped tables can be let go."""
+    numbers = numbers_of(pc.fill_null(pc.index_in(table["chunk_id"], value_set=earlier["chunk_id"]), -1)).astype(
+        np.int32
+    )
+    known, compared = np.flatnonzero(numbers >= 0), [*dict.fromkeys((*_PLACE, *columns))]
+    for start in range(0, len(known), _BLOCK):
+        rows = known[start : start + _BLOCK]
+        others = numbers[rows]
+        own, other = rows_of(table.select(compared), rows), rows_of(earlier.select(compared), others)
+        same = np.ones(len(rows), np.bool_)
+        for name in compared:
+            same &= same_cells(*(combine_chunks(part[name]) for part in (own, other)))
+        numbers[rows[~same]] = -1
+        compared_block()
+    found = numbers[numbers >= 0]
+    if np.any(np.diff(found) <= 0):  # ordered otherwise: nothing can be copied in order
+        numbers = np.full(len(table), -1, np.int32)
+    return KeptRows(numbers, len(earlier))
+
+
+def same_cells(one: pa.Array, other: pa.Array) -> Mask:
+    """Return in which rows two columns of a type have the same cells; nulls are the same."""
+    if not len(one):
+        return np.zeros(0, np.bool_)
+    if not pa.types.is_list(one.type):
+        return mask_of(pc.equal(one, other)) | (mask_of(one.is_null()) & mask_of(other.is_null()))
+    sizes, others = (_sizes(column) for column in (one, other))
+    same: Mask = sizes == others
+    rows = indices(np.flatnonzero(same & (sizes > 0)))
+    members = same_cells(one.take(rows).flatten(), other.take(rows).flatten())
+    owners = np.repeat(np.flatnonzero(same & (sizes > 0)), sizes[same & (sizes > 0)])
+    same[owners[~members]] = False
+    return same
+
+
+def _sizes(column: pa.Array) -> Numbers:
+    sizes = pc.fill_null(pc.list_value_length(column), -1)
+    return np.array(np.from_dlpack(sizes), np.int32) if len(sizes) else np.zeros(0, np.int32)
+
+
+def rows_of(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
+    """Return some rows, ascending; not copied where they follow each other."""
+    if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1:
+        return table.slice(int(rows[0]), len(rows))
+    return take_rows(table, rows)
+
 
 Numbers = NDArray[np.int32]
 Borders = NDArray[np.int64]
@@ -58,10 +143,8 @@ class PostingBlock(NamedTuple):
 
 
 def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> RowPostings:
-    """Return the frequency of each term in each row, from one term number and row position per occurrence.
-
-    `rows`: the numbers of the rows, ascending.
-    """
+    """Return the frequency of each term in each row, from one term number and row position per occurrence. `rows`: the
+    numbers of the rows, ascending."""
     width = max(len(rows), 1)
     keys = terms.astype(np.int64) * width + owners
     keys.sort()
@@ -73,18 +156,15 @@ def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> RowPostings:
 
 
 def _small(numbers: Borders) -> NDArray[Any]:
-    """Return numbers, none below zero, in as few bytes as they need."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def blocks(
     parts: Sequence[RowPostings], places: Numbers, terms: int, kept: KeptPostings | None = None
 ) -> Iterator[PostingBlock]:
-    """Yield the postings of all terms in their order, some millions at a time.
-
-    `parts`: their rows follow each other; `places`: the position of each of their term numbers in the order of the
-    `terms` terms. A term without remaining rows has no posting.
-    """
+    """Yield the postings of all terms in their order, some millions at a time. `parts`: their rows follow each other;
+    `places`: the position of each of their term numbers in the order of the `terms` terms. A term without remaining
+    rows has no posting."""
     ordered = [_Ordered.of(part, places) for part in parts]
     ends = np.zeros(terms, np.int64)
     for part in ordered:
@@ -140,7 +220,6 @@ def _counted_block(ordered: Sequence[_Ordered], first: int, last: int) -> Postin
 
 
 def _with_kept(new: PostingBlock, kept: KeptPostings, first: int, last: int) -> PostingBlock:
-    """Return a block with the postings that are kept, each where its row belongs."""
     begin, end = np.searchsorted(kept.places, (first, last))
     postings = slice(kept.starts[begin], kept.starts[end])
     rows = kept.renumbered[kept.rows[postings]]

@@ -1,8 +1,5 @@
 """Restoring what is damaged of a generation, to the last bit as its manifest says, from what else there is.
 
-Belongs here: where each part can be had again: a sound copy, the other form of the same rows, the tenant's cache.
-Does not belong here: finding damage (`indexes.integrity`), building from sources (`citelock build`).
-
 A generation never changes: a file comes back with the digest that the manifest has, or it does not come back. Then a
 mark is left beside the manifest, and the next build makes the generation again.
 """
@@ -78,10 +75,8 @@ class Repair:
 
 
 def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Repair:
-    """Restore every damaged part of a generation that can be restored.
-
-    A generation with a damaged manifest cannot be: its contents are unknown.
-    """
+    """Restore every damaged part of a generation that can be restored. A generation with a damaged manifest cannot be:
+    its contents are unknown."""
     folder = store.generation(tenant, generation_id)
     with store.lock(tenant):
         restored: list[str] = []
@@ -94,16 +89,12 @@ def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Rep
             restored += restore_originals(store, tenant, generation_id)
             restored += _restore_shards(store, tenant, manifest, config)
         left = find_damage(store, tenant, generation_id, config, "digests")
-        _mark(folder, left)
+        # a mark of damage that a quick check would miss, for the next build
+        if left and folder.is_dir():
+            write_json(folder / MARK, {"damage": [vars(damage) for damage in left]})
+        elif folder.is_dir():
+            (folder / MARK).unlink(missing_ok=True)
     return Repair(tuple(restored), tuple(left))
-
-
-def _mark(folder: Path, left: list[Damage]) -> None:
-    """Leave the next build a mark of damage that a quick check would miss."""
-    if left and folder.is_dir():
-        write_json(folder / MARK, {"damage": [vars(damage) for damage in left]})
-    elif folder.is_dir():
-        (folder / MARK).unlink(missing_ok=True)
 
 
 def _restore_files(store: Store, tenant: str, manifest: Manifest) -> list[str]:
@@ -140,15 +131,8 @@ class _Parts:
 
     def ways(self) -> list[Callable[[], None]]:
         """Return the ways to restore parts, in order: those made of chunks and vectors come last."""
-        first = [self.copy, self.convert_chunks, self.recall_vectors]
-        return [
-            *first,
-            self.code_vectors,
-            self.recall_sentences,
-            self.list_readers,
-            self.index_words,
-            self.index_keywords,
-        ]
+        first = [self.copy, self.convert_chunks, self.recall_vectors, self.code_vectors, self.recall_sentences]
+        return [*first, self.list_readers, self.index_words, self.index_keywords]
 
     def accept(self) -> None:
         """Accept the restored files that are, to the last bit, those of the manifest."""
@@ -258,7 +242,6 @@ class _Parts:
         return [part for part in self._parts if self.wanted.intersection(map(part.file, names))]
 
     def _made(self, part: GenerationPart) -> Path:
-        """Return the folder in which the files of a part are made again."""
         folder = part.folder(self.working)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -297,22 +280,17 @@ def _restore_shards(store: Store, tenant: str, manifest: Manifest, config: Confi
         wanted = {damage.part for damage in damaged}
         if (place.url is None and discard_unreadable(place.folder)) or not wanted & manifest.collections:
             wanted = set(manifest.collections)
-        return list(_built_shards(ShardWriter.open(place), manifest, table, vectors, wanted))
+        collections, restored = ShardWriter.open(place), list[str]()
+        names = np.array(table["shard"].to_pylist(), dtype=object)
+        for shard in manifest.shards:
+            rows = np.flatnonzero(names == shard.name)
+            if shard.collection not in wanted or not len(rows):
+                continue
+            content = shard_content(take_rows(table, rows), vectors_at(table, vectors, rows), manifest.embedder.name)
+            if content.digest == shard.digest:
+                collections.replace(shard.collection, content)
+                restored.append(shard.collection)
+        return restored
     except DenseError as error:
         _log.warning("the shards cannot be restored: %s", error)
         return []
-
-
-def _built_shards(
-    collections: ShardWriter, manifest: Manifest, table: pa.Table, vectors: JoinedVectors, wanted: set[str]
-) -> Iterator[str]:
-    names = np.array(table["shard"].to_pylist(), dtype=object)
-    for shard in manifest.shards:
-        rows = np.flatnonzero(names == shard.name)
-        if shard.collection not in wanted or not len(rows):
-            continue
-        own = vectors_at(table, vectors, rows)
-        content = shard_content(take_rows(table, rows), own, manifest.embedder.name)
-        if content.digest == shard.digest:
-            collections.replace(shard.collection, content)
-            yield shard.collection

@@ -1,8 +1,5 @@
 """Dense shards are built as Chroma collections, named by the digest of their content and never changed afterwards.
 
-Belongs here: building, reusing and removing a tenant's collections, and the notes of their files.
-Does not belong here: searching them (`rag_serving.indexes.chroma`), assigning pages to shards (`arrange`).
-
 Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
 ever added to while it is called `building-…`; renaming it is the commit.
 
@@ -26,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_assets.publishing.manifest_writer import folder_facts
+from rag_assets.publishing.workspace import folder_facts
 from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections
 from rag_serving.indexes.shard_files import DATABASE, database_fault, graph_folders, note_of
@@ -94,27 +91,24 @@ class ShardWriter(ShardCollections):
 
     def _build(self, name: str, content: ShardContent, progress: Callable[[int], None] | None) -> None:
         with zeroed_allocations():
-            self._add(name, content, progress)
-
-    def _add(self, name: str, content: ShardContent, progress: Callable[[int], None] | None) -> None:
-        before = graph_folders(self.folder) if self.folder else frozenset()
-        collection = self.client.create_collection(
-            _BUILDING + uuid.uuid4().hex, configuration=_configuration(len(content.ids)), embedding_function=None
-        )
-        for start in range(0, len(content.ids), BATCH):
-            part = slice(start, start + BATCH)
-            collection.add(
-                ids=list(content.ids[part]),
-                embeddings=content.vectors[part],
-                metadatas=[{"readers": readers} for readers in content.readers[part]],
+            before = graph_folders(self.folder) if self.folder else frozenset()
+            collection = self.client.create_collection(
+                _BUILDING + uuid.uuid4().hex, configuration=_configuration(len(content.ids)), embedding_function=None
             )
-            if progress:
-                progress(min(start + BATCH, len(content.ids)))
-        if collection.count() != len(content.ids):
-            raise DenseError(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
-        if self.folder:
-            note_files(self.folder, name, graph_folders(self.folder) - before, len(content.ids) >= LEAST_WRITTEN)
-        collection.modify(name=name)
+            for start in range(0, len(content.ids), BATCH):
+                part = slice(start, start + BATCH)
+                collection.add(
+                    ids=list(content.ids[part]),
+                    embeddings=content.vectors[part],
+                    metadatas=[{"readers": readers} for readers in content.readers[part]],
+                )
+                if progress:
+                    progress(min(start + BATCH, len(content.ids)))
+            if collection.count() != len(content.ids):
+                raise DenseError(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
+            if self.folder:
+                note_files(self.folder, name, graph_folders(self.folder) - before, len(content.ids) >= LEAST_WRITTEN)
+            collection.modify(name=name)
 
     def _remove(self, doomed: Callable[[str], bool]) -> list[str]:
         names = [name for name in self._all() if doomed(name)]
@@ -206,10 +200,8 @@ _inside = 0
 
 @contextmanager
 def zeroed_allocations() -> Iterator[None]:
-    """Have every allocation of the process zeroed, from any thread, until the last such block ends.
-
-    Without glibc nothing is changed.
-    """
+    """Have every allocation of the process zeroed, from any thread, until the last such block ends. Without glibc
+    nothing is changed."""
     global _inside
     with _lock:
         _inside += 1
@@ -221,12 +213,8 @@ def zeroed_allocations() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                _set(_usual())
-
-
-def _usual() -> int:
-    value = os.environ.get("MALLOC_PERTURB_", "0")
-    return int(value) & 0xFF if value.isascii() and value.isdecimal() else 0
+                value = os.environ.get("MALLOC_PERTURB_", "0")
+                _set(int(value) & 0xFF if value.isascii() and value.isdecimal() else 0)
 
 
 def _set(value: int) -> None:

@@ -1,9 +1,4 @@
-"""The intermediate results of a build's steps, and the generation's folder made of them.
-
-Belongs here: files under `Store.candidate(tenant)`; every part is complete or absent; readers of each page, vectors and
-the codes that bound their similarities. Does not belong here: the contents of the parts (`build`), searching
-(`rag_serving.indexes`).
-"""
+"""The intermediate results of a build's steps, and the generation's folder made of them."""
 
 from __future__ import annotations
 
@@ -14,19 +9,21 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.publishing.keyword_writer import write_keyword_index
-from rag_serving.artifacts.contents import let_go, map_file
-from rag_serving.artifacts.manifest import PartSize
+from rag_serving.artifacts.contents import KnownDigests, Stamp, is_settled, let_go, map_file, stamp_of
+from rag_serving.artifacts.manifest import FILE, KEY_PURPOSE, FileFacts, Manifest, PartSize, file_facts, id_of
 from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, ORIGINALS, PAGE_FACTS, PAGE_READERS
+from rag_serving.artifacts.secret import FIELD, canonical, signature_of
 from rag_serving.artifacts.store import (
     Store,
     StoreError,
@@ -48,6 +45,69 @@ from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.set_tables import DUPLICATES_FILE, FACTS_FILE, Facts
 from rag_serving.indexes.sources import FILE as READERS_FILE
+
+_THREADS = 4
+
+
+def create_manifest(**fields: Any) -> Manifest:
+    """Return a manifest of these fields; its id is the first 16 hex digits of the SHA-256 of its identifying ones."""
+    draft = Manifest(id="", **fields)
+    return draft.model_copy(update={"id": id_of(draft)})
+
+
+def signed(manifest: Manifest, home: Path) -> Manifest:
+    """Return the manifest with the signature of an installation: HMAC-SHA256 of its canonical form (RFC 2104). Raises
+    SecretError: the installation's secret cannot be used."""
+    content = manifest.model_dump(mode="json")
+    return manifest.model_copy(update={FIELD: signature_of(content, home, KEY_PURPOSE)})
+
+
+class StampedFacts(NamedTuple):
+    """Size and digest of a file. `stamp`: what the file was before and after it was read, None if it may have
+    changed without notice."""
+
+    facts: FileFacts
+    stamp: Stamp | None
+
+
+def folder_facts(folder: Path) -> dict[str, FileFacts]:
+    """Return size and digest of every file below a folder, by relative path."""
+    return {name: one.facts for name, one in stamped_facts(folder).items()}
+
+
+def stamped_facts(folder: Path) -> dict[str, StampedFacts]:
+    """Return the same with the stamps of the files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    with ThreadPoolExecutor(_THREADS) as pool:
+        facts = list(pool.map(_stamped, files))
+    return {path.relative_to(folder).as_posix(): one for path, one in zip(files, facts, strict=True)}
+
+
+def _stamped(path: Path) -> StampedFacts:
+    before = stamp_of(path)
+    settled = before is not None and is_settled(before)
+    facts = file_facts(path)
+    return StampedFacts(facts, before if settled and stamp_of(path) == before else None)
+
+
+def remember_digests(store: Store, tenant: str, folder: Path, files: Mapping[str, StampedFacts]) -> None:
+    """Note the digests of files that lie in a folder now, so that they are not read again while they stay the same."""
+    known, where = KnownDigests(store, tenant), folder.relative_to(store.tenant(tenant)).as_posix()
+    for name, one in files.items():
+        if one.stamp:
+            known.add(f"{where}/{name}", one.stamp, one.facts.sha256)
+    known.save()
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest: the last file of a generation."""
+    write_json(folder / FILE, manifest.model_dump(mode="json"))
+
+
+def pages_digest(versions: Mapping[str, int]) -> str:
+    """Digest of page ids and their versions."""
+    return sha256(canonical(sorted(versions.items()))).hexdigest()[:32]
+
 
 _CELLS_AT_ONCE = 16_384  # rows whose cells are Python objects at once
 _Entry = tuple[str, str]  # text hash, reader class
@@ -71,7 +131,6 @@ def page_readers(chunks: pa.Table) -> pa.Table:
 
 
 def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
-    """Yield a page id, and the readers of each of its texts."""
     for batch in chunks.select(["page_id", "text_hash", "readers", "places"]).to_batches(max_chunksize=_CELLS_AT_ONCE):
         for page_id, text_hash, readers, places in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield page_id, (text_hash, readers)
@@ -107,11 +166,8 @@ def save_vectors(folder: Path, vectors: Vectors) -> None:
 
 
 def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
-    """Return the vectors [rows, dimension] of a folder, memory-mapped.
-
-    Raises:
-        VectorsError: missing, truncated, or of another shape.
-    """
+    """Return the vectors [rows, dimension] of a folder, memory-mapped. Raises VectorsError: missing, truncated, or of
+    another shape."""
     path = folder / VECTORS_FILE
     try:
         return vectors_of(map_file(path) if rows else memoryview(b""), rows, dimension)
@@ -132,47 +188,34 @@ def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
         begin = file.tell()
         for start in range(0, count, _WRITTEN):
             part = slice(start, start + _WRITTEN)
-            codes, facts[:, part] = _coded_blocks(vectors[part])
+            codes, facts[:, part] = _coded(vectors[part])
             let_go(vectors)
             for number, row in enumerate(codes):
-                _write_at(file.fileno(), row.data, begin + number * count + start)
+                data, place = row.data, begin + number * count + start
+                while len(data):
+                    written = os.pwrite(file.fileno(), data, place)
+                    data, place = data[written:], place + written
     with (folder / CODE_FACTS_FILE).open("wb") as file:
         np.save(file, facts, allow_pickle=False)
 
 
-def _write_at(handle: int, data: memoryview, place: int) -> None:
-    """Write all bytes at a place of an open file."""
-    while len(data):
-        written = os.pwrite(handle, data, place)
-        data, place = data[written:], place + written
-
-
-def _coded_blocks(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return codes [d, n] and facts [3, n] of vectors [n, d], some of which are coded at once."""
-    count, dimension = vectors.shape
-    codes, facts = np.empty((dimension, count), np.int8), np.empty((3, count), np.float32)
-    for start in range(0, count, _CODED_AT_ONCE):
-        part = slice(start, start + _CODED_AT_ONCE)
-        codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
-    return codes, facts
-
-
 def _coded(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return codes [d, n] and facts [3, n] of vectors [n, d]; one array is used for every step."""
-    largest = np.maximum(vectors.max(axis=1, initial=0), -vectors.min(axis=1, initial=0))
-    scales = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LEVELS)
-    steps = vectors / scales[:, None]
-    np.rint(steps, out=steps)
-    codes = steps.astype(np.int8)
-    steps *= scales[:, None]
-    lengths = _lengths(steps)
-    np.subtract(vectors, steps, out=steps)
-    return np.ascontiguousarray(codes.T), np.stack([scales, _lengths(steps), lengths]).astype(np.float32)
-
-
-def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return lengths
+    """Return codes [d, n] and facts [3, n] of vectors [n, d], some of which are coded at once; one array is used for
+    every step."""
+    codes, facts = np.empty(vectors.shape[::-1], np.int8), np.empty((3, len(vectors)), np.float32)
+    for start in range(0, len(vectors), _CODED_AT_ONCE):
+        part = slice(start, start + _CODED_AT_ONCE)
+        own = np.asarray(vectors[part], np.float32)
+        largest = np.maximum(own.max(axis=1, initial=0), -own.min(axis=1, initial=0))
+        scales = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LEVELS)
+        steps = own / scales[:, None]
+        np.rint(steps, out=steps)
+        codes[:, part] = steps.astype(np.int8).T
+        steps *= scales[:, None]
+        lengths = np.sqrt(np.einsum("ij,ij->i", steps, steps))
+        np.subtract(own, steps, out=steps)
+        facts[:, part] = scales, np.sqrt(np.einsum("ij,ij->i", steps, steps)), lengths
+    return codes, facts
 
 
 _DENSE, _LEXICAL, _SENTENCES, _FACTS = "dense", "lexical", "sentences", "dense.json"
@@ -208,11 +251,9 @@ class BuildWorkspace:
                 parts.result()
             write_json(working / _FACTS, {**facts, "parts": [size.model_dump() for size in sizes]})
 
-    @contextmanager
-    def lexical(self) -> Iterator[Path]:
-        """Yield an empty folder that becomes the lexical index when the block ends well."""
-        with self._part(_LEXICAL) as working:
-            yield working
+    def lexical(self) -> AbstractContextManager[Path]:
+        """Return an empty folder that becomes the lexical index when the block ends well."""
+        return self._part(_LEXICAL)
 
     @contextmanager
     def sentences(self, chunk_ids: Sequence[str], embedder: str) -> Iterator[Path]:
@@ -265,11 +306,7 @@ class BuildWorkspace:
             write_json(working / _MADE_OF, {"chunks": _ids_digest(chunk_ids)})
 
     def facts_of(self, chunk_ids: Sequence[str]) -> Facts | None:
-        """Return the result of `write_facts`.
-
-        Raises:
-            StoreError: it belongs to other chunks.
-        """
+        """Return the result of `write_facts`. Raises StoreError: it belongs to other chunks."""
         folder = self.folder / _PAGE_FACTS
         if not folder.is_dir():
             return None
@@ -321,7 +358,6 @@ class BuildWorkspace:
 
 
 def _ids_digest(chunk_ids: Iterable[str]) -> str:
-    """Return a digest of chunk ids, independent of their order."""
     return hashlib.sha256("\n".join(sorted(chunk_ids)).encode()).hexdigest()
 
 
@@ -332,10 +368,8 @@ def _empty(folder: Path) -> Path:
 
 
 def _write_parts(folder: Path, table: pa.Table, vectors: Vectors, sizes: Sequence[PartSize]) -> None:
-    """Write the files of every part, one after the other.
-
-    Their bytes do not depend on the rows of other parts, nor on the chunks that the table's columns are in.
-    """
+    """Write the files of every part, one after the other. Their bytes do not depend on the rows of other parts, nor on
+    the chunks that the table's columns are in."""
     place, parts = 0, named_parts(sizes)
     write_chunk_parts(folder, table, parts)
     for part in parts:
@@ -369,11 +403,7 @@ def _link_files(source: Path, target: Path) -> None:
     for file in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in (_FACTS, _MADE_OF)):
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _link(file, place)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+        try:
+            os.link(file, place)
+        except OSError:
+            shutil.copyfile(file, place)

@@ -1,9 +1,5 @@
 """Files and comments of pages, as rows of PAGES: their text is searched, cited and guarded like a page's.
 
-Belongs here: choosing files and comments, recording the others, and a row's inheritance from its page: its readers
-above all. Does not belong here: a source's storage of files and comments, or the text of a file
-(`rag_assets.steps.files.file_text`).
-
 Comments have a row of their own and are no part of the page's body: a comment makes no version of its page, and a
 citation of a page version must stay true whatever later comments say.
 """
@@ -19,9 +15,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.base import COMMENTS_MARK, MARK, Row, SourceError
+from rag_assets.sources.base import COMMENTS_MARK, MARK, OriginalFacts, Row, SourceError, is_kept, keep_original
 from rag_assets.sources.envelope import EnvelopeError, content_hash
-from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError
 from rag_assets.steps.files.records import needs
 from rag_serving.config.sections import Documents
@@ -74,20 +69,10 @@ def attachment_rows(
     reader: LimitedReader | None = None,
     originals: Path | None = None,
 ) -> AttachmentRows:
-    """Return the rows of files whose page is among `pages`, under the page's readers.
-
-    Args:
-        attachments: the files.
-        pages: the rows of the pages, readers included, by page id.
-        settings: which files are read, and how large they may be.
-        before: rows of the last sync that may be used again where the version is the same.
-        textless: `AttachmentRows.textless` of that sync.
-        reader: reads the files, within its limits; None: one with the default limits.
-        originals: folder for the files that serving renders (PDF); None: none is stored.
-
-    Raises:
-        SourceError: PDFs are to be read, and their reader is not installed.
-    """
+    """Return the rows of files whose page is among `pages` (by id, with their readers), under the page's readers.
+    `before`: rows of the last sync that may be used again where the version is the same, `textless`: what that sync
+    says of files without text; `originals`: folder for the files that serving renders (PDF), None: none is stored.
+    Raises SourceError: PDFs are to be read, and their reader is not installed."""
     with nullcontext(reader) if reader else LimitedReader(Documents()) as reading:
         return _rows_of(attachments, pages, before, textless, _FileReader(settings, reading, originals))
 
@@ -164,10 +149,8 @@ class _FileReader:
     originals: Path | None
 
     def kept_text(self, one: Attached, before: Row | None) -> _FileText | None:
-        """Return the text of the last sync, if file and limits are the same and its original is still stored.
-
-        Its page may have another title since.
-        """
+        """Return the text of the last sync, if file and limits are the same and its original is still stored. Its page
+        may have another title since."""
         if before is None or one.version is None or before["version"] != one.version:
             return None
         named = before["title"].startswith(f"{one.name} (attachment of ")
@@ -178,12 +161,8 @@ class _FileReader:
         return _FileText(before["body"], before["body_format"], original) if named and not is_past else None
 
     def text(self, one: Attached) -> _FileText:
-        """Read a file.
-
-        Raises:
-            FileError: it has no text that can be read.
-            EnvelopeError: its bytes cannot be had.
-        """
+        """Read a file. Raises FileError: it has no text that can be read. Raises EnvelopeError: its bytes cannot be
+        had."""
         content = one.read()
         if len(content) > self.settings.max_file_bytes:
             raise FileError(f"it is larger than {self.settings.max_file_bytes} bytes")
@@ -191,7 +170,11 @@ class _FileReader:
         read = document.text
         if not read.body.strip():
             raise FileError("it is empty")
-        media_type = _RENDERED.get(_kind(one.name, content))
+        try:
+            kind: Kind | None = kind_in(one.name, content)
+        except KindError:
+            kind = None
+        media_type = _RENDERED.get(kind)
         original = None
         if self.originals and media_type:
             original = keep_original(
@@ -210,13 +193,6 @@ class _FileText(NamedTuple):
 
 _RENDERED: Mapping[Kind | None, str] = MappingProxyType({"pdf": "application/pdf"})
 """Media types of the kinds of file that serving renders, so that their originals are kept."""
-
-
-def _kind(name: str, content: bytes) -> Kind | None:
-    try:
-        return kind_in(name, content)
-    except KindError:
-        return None
 
 
 def _row(row_id: str, one: Attached, page: Row, before: Row | None, files: _FileReader) -> Row:
@@ -258,10 +234,8 @@ class Comment:
 
 
 def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row | None:
-    """Return the row of a page's comments, oldest first; None if there are none.
-
-    Its version is the sum of theirs, so that it grows with each comment and each edit.
-    """
+    """Return the row of a page's comments, oldest first; None if there are none. Its version is the sum of theirs, so
+    that it grows with each comment and each edit."""
     said = sorted(comments, key=lambda one: (one.updated_at or datetime.min.replace(tzinfo=UTC), one.id))
     body = "".join(f"<div>{one.body}</div>" for one in said if one.body.strip())
     if not body:

@@ -1,8 +1,4 @@
-"""The interface of every kind of source, and the result of a sync.
-
-Belongs here: the `Source` protocol, its records, comparing a sync with the one before, and whether a source may lose
-so much in one sync or a person has to decide. Does not belong here: any kind of source, or files and sockets.
-"""
+"""The interface of every kind of source, the result of a sync, and the original files that are kept of its pages."""
 
 from __future__ import annotations
 
@@ -11,17 +7,62 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import pyarrow as pa
 
 from rag_assets.steps.readers import ReaderOrigins
 from rag_serving.access.principals import NOBODY
 from rag_serving.artifacts.schema import PAGES
+from rag_serving.artifacts.store import write_bytes
 from rag_serving.config.sources import SourceBase
 from rag_serving.escaping.redaction import RedactedError
+
+ORIGINALS_FOLDER = "originals"
+"""Of `Store.source(key)`."""
+
+
+class OriginalFacts(TypedDict):
+    """The column `original` of PAGES."""
+
+    sha256: str
+    media_type: str
+    bytes: int
+    page_count: int | None  # None: not paged, or not known
+    received_sha256: str | None  # of the file as it came, where this one was made from it; None: this is it
+
+
+def keep_original(
+    folder: Path, content: bytes, media_type: str, page_count: int | None = None, received_sha256: str | None = None
+) -> OriginalFacts:
+    """Store a whole file under its digest, and return its facts for the row; an existing one is not written.
+    `received_sha256`: of this one's source file."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    facts = OriginalFacts(
+        sha256=sha256, media_type=media_type, bytes=len(content), page_count=page_count, received_sha256=received_sha256
+    )
+    if not is_kept(folder, facts):
+        write_bytes(folder / sha256, content)
+    return facts
+
+
+def is_kept(folder: Path, original: OriginalFacts) -> bool:
+    """Return whether a file of this digest and size exists; its content is compared on publication."""
+    path = folder / original["sha256"]
+    return path.is_file() and path.stat().st_size == original["bytes"]
+
+
+def remove_unnamed(folder: Path, named: Collection[str]) -> list[str]:
+    """Remove the files whose digest is not among `named`, and the remains of a killed writer; return their names."""
+    if not folder.is_dir():
+        return []
+    unnamed = sorted(path.name for path in folder.iterdir() if path.name not in named)
+    for name in unnamed:
+        (folder / name).unlink(missing_ok=True)
+    return unnamed
+
 
 MARK, COMMENTS_MARK = "att", "com"
 """What the ids of attachments and of comments begin with; those of pages are numbers."""
@@ -41,15 +82,10 @@ def hangs_on_a_page(page_id: str, id_prefix: str) -> bool:
 def doubtful_loss(
     settings: SourceBase, before: Rows, there: Collection[str], files: Mapping[str, str], is_confirmed: bool
 ) -> str | None:
-    """Return the loss, if the sync may have seen less than there is: a large share, or all of a group.
-
-    Args:
-        settings: those of the source; a `max_deleted_share` of 1 accepts every deletion.
-        before: the rows of the last sync.
-        there: ids that this sync saw.
-        files: names below the source's folder, by id; that of a row is its `source_file`, too.
-        is_confirmed: whether each missing page is known to be gone, not only unlisted; a place may then go whole.
-    """
+    """Return the loss, if the sync may have seen less than there is: a large share, or all of a group. `there`: ids
+    that this sync saw; `files`: names below the source's folder, by id (that of a row is its `source_file`, too);
+    `is_confirmed`: whether each missing page is known to be gone, not only unlisted, so that a place may go whole. A
+    `max_deleted_share` of 1 accepts every deletion."""
     if settings.max_deleted_share == 1 or before.keys() <= set(there):
         return None
     pages = {one: row for one, row in before.items() if not hangs_on_a_page(one, settings.id_prefix)}
@@ -64,7 +100,6 @@ def doubtful_loss(
 
 
 def _is_wanted(settings: SourceBase, page_id: str, row: Mapping[str, Any], there: Collection[str]) -> bool:
-    """Return whether a row that hangs on a page should still be there, as its page is and the settings ask for it."""
     is_file = page_id.removeprefix(settings.id_prefix).startswith(MARK)
     asked = getattr(settings, "attachments", "none") != "none" if is_file else getattr(settings, "comments", False)
     return asked and row["ancestors"][-1] in there
@@ -158,11 +193,8 @@ class Source(Protocol):
     key: str
 
     def fingerprint(self) -> str | None:
-        """Return a cheap digest of the source's content and settings; None if only a sync can detect changes.
-
-        Raises:
-            SourceError: the source does not exist.
-        """
+        """Return a cheap digest of the source's content and settings; None if only a sync can detect changes. Raises
+        SourceError: the source does not exist."""
         ...
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:

@@ -1,9 +1,4 @@
-"""A Confluence dump: a folder or zip of REST v1 page envelopes, one JSON file a page.
-
-Belongs here: reading the files safely, in place and within limits; the dump as a whole: the file of each page, the
-remains of a broken file, and the readers of pages whose ancestors the dump lacks.
-Does not belong here: envelopes (`envelope`).
-"""
+"""A Confluence dump: a folder or zip of REST v1 page envelopes, one JSON file a page."""
 
 from __future__ import annotations
 
@@ -33,13 +28,7 @@ from rag_assets.sources.envelope import (
     row_of,
     version_of,
 )
-from rag_assets.steps.readers import (
-    EffectiveReaders,
-    Grants,
-    effective_readers,
-    grants_of,
-    space_readers,
-)
+from rag_assets.steps.readers import EffectiveReaders, Grants, effective_readers, grants_of, space_readers
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceDump as Settings
 
@@ -67,16 +56,20 @@ class DumpFiles:
 
 @contextmanager
 def dump_files(path: Path) -> Iterator[DumpFiles]:
-    """Yield the files of a folder or zip, readable inside the block.
-
-    Raises:
-        SourceError: there is no such dump, or no envelope in it.
-    """
+    """Yield the files of a folder or zip, readable inside the block. Raises SourceError: there is no such dump, or no
+    envelope in it."""
     if path.is_dir():
         yield _sorted(_folder_files(path), path)
     elif path.is_file():
         with opened(path, "dump") as archive:
-            yield _sorted(_archive_files(archive, path), path)
+            entries = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
+            if sum(entry.file_size for entry in entries.values()) > MAX_ARCHIVE_BYTES:
+                raise SourceError(
+                    f"dump {path} unpacks to more than {MAX_ARCHIVE_BYTES} bytes; split it into several sources"
+                )
+            yield _sorted(
+                [DumpFile(name, partial(read_entry, archive, entry)) for name, entry in entries.items()], path
+            )
     else:
         raise SourceError(f"dump {path} does not exist; set the source's path to a folder or zip of page envelopes")
 
@@ -128,14 +121,6 @@ def opened(path: Path, what: str) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         raise SourceError(f"{what} {path} is not a readable zip file ({error}); export it again") from None
-
-
-def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:
-    """Names are labels only: nothing is unpacked, so a name like `../x` leads nowhere."""
-    entries = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
-    if sum(entry.file_size for entry in entries.values()) > MAX_ARCHIVE_BYTES:
-        raise SourceError(f"dump {path} unpacks to more than {MAX_ARCHIVE_BYTES} bytes; split it into several sources")
-    return [DumpFile(name, partial(read_entry, archive, entry)) for name, entry in entries.items()]
 
 
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -199,10 +184,8 @@ class ConfluenceDumpSource:
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix)
 
     def fingerprint(self) -> str:
-        """Return a digest of names, contents and settings: times would miss writes within one clock tick.
-
-        300 pages take about 20 ms, unpacked.
-        """
+        """Return a digest of names, contents and settings: times would miss writes within one clock tick. 300 pages
+        take about 20 ms, unpacked."""
         with dump_files(self._settings.path) as files:
             return self._fingerprint([_file_digest(file.name, _content(file)) for file in self._wanted(files)])
 
@@ -288,11 +271,9 @@ class ConfluenceDumpSource:
             reading.excluded[page_id] = excluded
 
     def _keep(self, before: Mapping[str, Row], state: Mapping[str, Any], reading: _DumpContent) -> dict[str, str]:
-        """Keep the last row of pages whose files are unreadable now, and name each failure by its page.
-
-        The row has the page's readers as of its last reading. Unless the file still names them, they count as the
-        page's own restriction: settings and ancestors can narrow it further, nothing can widen it.
-        """
+        """Keep the last row of pages whose files are unreadable now, and name each failure by its page. The row has the
+        page's readers as of its last reading. Unless the file still names them, they count as the page's own
+        restriction: settings and ancestors can narrow it further, nothing can widen it."""
         known = state.get("files")
         known = known if isinstance(known, dict) else {}
         failures: dict[str, str] = {}

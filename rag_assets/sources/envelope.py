@@ -1,9 +1,4 @@
-"""One REST v1 content envelope as a row of PAGES.
-
-Belongs here: the shape of `GET /rest/api/content/{id}` with body.storage, version, space, ancestors and labels, and
-every way in which a file can fail to be one.
-Does not belong here: the origin of envelopes, or the meaning of their restrictions (`rag_assets.steps.readers`).
-"""
+"""One REST v1 content envelope as a row of PAGES."""
 
 from __future__ import annotations
 
@@ -46,11 +41,7 @@ class Origin:
 
 
 def load_envelope(content: bytes) -> dict[str, Any]:
-    """Return a file's bytes as an envelope.
-
-    Raises:
-        EnvelopeError: they are not one JSON object in UTF-8.
-    """
+    """Return a file's bytes as an envelope. Raises EnvelopeError: they are not one JSON object in UTF-8."""
     if not content.strip():
         raise EnvelopeError("the file is empty")
     try:
@@ -68,11 +59,8 @@ def load_envelope(content: bytes) -> dict[str, Any]:
 
 
 def page_id_of(envelope: Mapping[str, Any], id_prefix: str = "") -> str:
-    """Return the page's id with the source's prefix.
-
-    Raises:
-        EnvelopeError: there is none, or it could not be part of a chunk id.
-    """
+    """Return the page's id with the source's prefix. Raises EnvelopeError: there is none, or it could not be part of a
+    chunk id."""
     identifier = envelope.get("id")
     text = str(identifier) if isinstance(identifier, str | int) and not isinstance(identifier, bool) else ""
     if not _ID.fullmatch(text):
@@ -81,11 +69,7 @@ def page_id_of(envelope: Mapping[str, Any], id_prefix: str = "") -> str:
 
 
 def version_of(envelope: Mapping[str, Any]) -> int:
-    """Return the page's version number.
-
-    Raises:
-        EnvelopeError: there is none.
-    """
+    """Return the page's version number. Raises EnvelopeError: there is none."""
     number = _member(envelope, "version").get("number")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= _MAX_VERSION:
         raise EnvelopeError("version.number is missing or is not a positive number")
@@ -96,10 +80,7 @@ def exclusion_of(
     envelope: Mapping[str, Any], types: Sequence[str] = ("page",), statuses: Sequence[str] = ("current",)
 ) -> str | None:
     """Return why a readable envelope is no page to index, or None; blog posts and archived pages are indexed by option.
-
-    Raises:
-        EnvelopeError: type or status is missing.
-    """
+    Raises EnvelopeError: type or status is missing."""
     kind, status = _string(envelope, "type"), _string(envelope, "status")
     if kind not in types:
         return f"its type is {kind!r}, not {' or '.join(map(repr, types))}"
@@ -108,9 +89,7 @@ def exclusion_of(
 
 def space_keys(entry: Mapping[str, Any]) -> frozenset[str]:
     """Return the keys by which an entry names its space (Cloud: key and alias), case-folded; empty if it names none.
-
-    Keys of one site differ in more than case. A space that was not expanded is still named by its REST address.
-    """
+    Keys of one site differ in more than case. A space that was not expanded is still named by its REST address."""
     space, expandable = entry.get("space"), entry.get("_expandable")
     if isinstance(space, dict):
         names = [space.get("key"), space.get("alias")]
@@ -129,19 +108,22 @@ def foreign_space(keys: frozenset[str], space: str) -> str | None:
 
 
 def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
-    """Return the row of PAGES; its readers are nobody until all pages of the source are known.
-
-    Raises:
-        EnvelopeError: a field is missing or of a wrong type.
-    """
+    """Return the row of PAGES; its readers are nobody until all pages of the source are known. Raises EnvelopeError: a
+    field is missing or of a wrong type."""
     page_id, version = page_id_of(envelope, origin.id_prefix), version_of(envelope)
     title, space = _string(envelope, "title"), _string(_member(envelope, "space"), "key")
     body = _member(_member(envelope, "body"), "storage").get("value")
     if not isinstance(body, str):
         raise EnvelopeError("body.storage.value is missing: export with expand=body.storage")
     body = _clean(body)
-    ancestors = _list(envelope, "ancestors")
+    ancestors = envelope.get("ancestors", [])
+    if not isinstance(ancestors, list) or not all(isinstance(entry, dict) for entry in ancestors):
+        raise EnvelopeError("ancestors is not a list of objects")
     url, flavor = _address(envelope, space, origin)
+    name = _member(envelope, "space").get("name")
+    user = _member(envelope, "version").get("by")
+    told = user if isinstance(user, dict) else {}
+    names = (told.get(name) for name in ("displayName", "publicName", "username"))
     return {
         "source": origin.source,
         "tenant": origin.tenant,
@@ -153,7 +135,7 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
         "status": _string(envelope, "status") if "status" in envelope else "current",
         "updated_at": _moment(_member(envelope, "version").get("when")),
         "labels": _labels(envelope),
-        "ancestors": [_ancestor_id(ancestor, origin.id_prefix) for ancestor in ancestors],
+        "ancestors": [page_id_of(one, origin.id_prefix) if one.get("id") else UNNAMED for one in ancestors],
         "ancestor_titles": [_clean(str(ancestor.get("title") or "")) for ancestor in ancestors],
         "position": _position(envelope),
         "readers": NOBODY,
@@ -162,19 +144,14 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
         "anchor_flavor": flavor,
         "content_hash": content_hash(title, body, "storage", flavor),
         "original": None,
-        "author": _author(_member(envelope, "version").get("by")),
-        "space_name": _name(_member(envelope, "space")),
+        "author": next((_clean(name) for name in names if isinstance(name, str) and name.strip()), None),
+        "space_name": _clean(name) if isinstance(name, str) and name.strip() else None,
     }
 
 
 def content_hash(title: str, body: str, body_format: str, anchor_flavor: str, original: str | None = None) -> str:
     """Return a digest of all that a page's sections depend on. `original`: digest of the file that is kept of it."""
     return digest(title, body, body_format, anchor_flavor, *([original] if original else []))
-
-
-def _ancestor_id(ancestor: Mapping[str, Any], id_prefix: str) -> str:
-    """Empty if it is not said, so that ids and titles stay in step."""
-    return page_id_of(ancestor, id_prefix) if ancestor.get("id") else UNNAMED
 
 
 def _address(envelope: Mapping[str, Any], space: str, origin: Origin) -> tuple[str, str]:
@@ -232,18 +209,6 @@ def _position(envelope: Mapping[str, Any]) -> int | None:
     return position
 
 
-def _author(user: object) -> str | None:
-    """Return a user's display name, if there is one."""
-    told = user if isinstance(user, dict) else {}
-    names = (told.get(name) for name in ("displayName", "publicName", "username"))
-    return next((_clean(name) for name in names if isinstance(name, str) and name.strip()), None)
-
-
-def _name(space: Mapping[str, Any]) -> str | None:
-    name = space.get("name")
-    return _clean(name) if isinstance(name, str) and name.strip() else None
-
-
 def _moment(when: object) -> datetime | None:
     """`version.when` to the millisecond, in UTC; a page without it is still a page."""
     if when is None:
@@ -270,14 +235,6 @@ def _string(mapping: Mapping[str, Any], key: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise EnvelopeError(f"{key} is missing or is not a text")
     return _clean(text)
-
-
-def _list(envelope: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects; an envelope without it has none."""
-    entries = envelope.get(key, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise EnvelopeError(f"{key} is not a list of objects")
-    return entries
 
 
 def _clean(text: str) -> str:

@@ -1,12 +1,10 @@
 """Reachability of a source for `citelock doctor`, for a few requests and within a few seconds.
 
-Belongs here: one check for each kind of source, and remedies. Nothing is changed and no body is read. Does not belong
-here: syncing, the last sync (`rag_assets.monitoring.source_health`).
+Nothing is changed and no body is read.
 """
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from functools import singledispatch
 from importlib.util import find_spec
@@ -14,14 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from rag_assets.sources import open_source
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
 from rag_assets.sources.confluence.listing import DETAILS
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence.transport import AccessRefused
 from rag_assets.sources.confluence_dump import dump_files, opened
-from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, listed_of, named_spaces, open_tools, results_of
-from rag_assets.sources.registry import open_source
+from rag_assets.sources.confluence_mcp import McpTools, ToolError, listed_of, named_spaces, open_tools, results_of
 from rag_assets.sources.sites.trees import opened_tree
 from rag_assets.steps.files.composed import missing_extra
 from rag_assets.steps.readers import space_readers
@@ -70,7 +68,7 @@ def _(settings: source_kinds.ConfluenceExport, key: str) -> Reach:
     if not settings.path.is_file():
         raise SourceError(f"export {settings.path} does not exist; set sources.{key}.path to the zip of a space export")
     with opened(settings.path, "export") as archive:
-        is_xml = "entities.xml" in _names(archive)
+        is_xml = "entities.xml" in archive.namelist()
     open_source(key, settings, Path()).fingerprint()
     detail = f"{settings.path}, {'XML' if is_xml else 'HTML'}"
     if is_xml:
@@ -151,11 +149,8 @@ def _open_to(key: str, first: str = "") -> str:
 
 
 def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str) -> tuple[dict[str, Any], bool]:
-    """Return the site's record of the space, and whether v1 serves it.
-
-    Raises:
-        SourceError: it does not exist for this user.
-    """
+    """Return the site's record of the space, and whether v1 serves it. Raises SourceError: it does not exist for this
+    user."""
     try:
         return client.get(f"rest/api/space/{in_path(settings.space)}", {"expand": "permissions"}), True
     except AccessRefused as error:
@@ -181,7 +176,6 @@ def _no_space(
 
 
 def _pages(client: ConfluenceClient, settings: source_kinds.Confluence, key: str, met: list[str]) -> Reach:
-    """Return whether a page can be listed, and has its restrictions."""
     params = {"spaceKey": settings.space, "type": "page", "limit": 1, "expand": DETAILS}
     try:
         results = client.get("rest/api/content", params).get("results")
@@ -214,10 +208,6 @@ def _listed(tools: McpTools, name: str, settings: source_kinds.ConfluenceMcp) ->
     if named and settings.space.casefold() not in named:
         return f"asked for space {settings.space!r}, the server lists a page of {' or '.join(sorted(named))!r}"
     return None
-
-
-def _names(archive: zipfile.ZipFile) -> list[str]:
-    return archive.namelist()
 
 
 def _site(base_url: str) -> str:

@@ -1,10 +1,4 @@
-"""SQLite files of what can be computed again: safe to delete, safe to kill at any moment, safe to share.
-
-Belongs here: opening one, its version, what happens when it is damaged; fingerprints of texts and vectors, remembered
-by the content that they were made from, so that only new text is fingerprinted and embedded.
-Does not belong here: how a fingerprint is made (`rag_assets.steps.dedup`), which texts are embedded, and by what,
-contexts (`llm_contexts.writer`).
-"""
+"""SQLite files of what can be computed again: safe to delete, safe to kill at any moment, safe to share."""
 
 from __future__ import annotations
 
@@ -36,10 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 class ContentCache:
-    """The file at a path, with the tables of one schema version.
-
-    `upgrades` are the statements that lead from an older version to the next one, where what the file has is worth it.
-    """
+    """The file at a path, with the tables of one schema version. `upgrades` are the statements that lead from an older
+    version to the next one, where what the file has is worth it."""
 
     def __init__(self, path: Path, schema: str, version: int, upgrades: Mapping[int, str] | None = None) -> None:
         self.path = path
@@ -48,22 +40,28 @@ class ContentCache:
         self._upgrades = upgrades or {}
 
     def run(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
-        """Return the result of `work`, whose changes are stored together; `otherwise` if the file is damaged.
-
-        A damaged file is put aside, so that the next use begins a new one.
-
-        Raises:
-            ModelError: the file cannot be used.
-        """
+        """Return the result of `work`, whose changes are stored together; `otherwise` if the file is damaged. A damaged
+        file is put aside, so that the next use begins a new one. Raises ModelError: the file cannot be used."""
         try:
             with self._opened() as database, database:
                 return work(database)
         except sqlite3.DatabaseError as error:
-            if self._put_aside(error):
-                return otherwise
-            raise ModelError(
-                f"the cache {self.path} cannot be used ({error}); free space or mend its rights"
-            ) from error
+            damaged = (
+                isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+            )
+            if not damaged:
+                raise ModelError(
+                    f"the cache {self.path} cannot be used ({error}); free space or mend its rights"
+                ) from error
+            number = 1
+            while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
+                number += 1
+            for suffix in ("-wal", "-shm", ""):
+                part = self.path.with_name(self.path.name + suffix)
+                if part.exists():
+                    part.replace(aside.with_name(aside.name + suffix))
+            _log.warning("cache %s is damaged (%s): moved to %s and rebuilt", self.path, error, aside.name)
+            return otherwise
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -79,14 +77,6 @@ class ContentCache:
         for start in range(0, len(keys), LOOKUP_KEYS):
             part = keys[start : start + LOOKUP_KEYS]
             yield from database.execute(query.format(marks=",".join("?" * len(part))), part)
-
-    def _put_aside(self, error: sqlite3.DatabaseError) -> bool:
-        """Move a damaged file, or one of another version, out of the way; False if the trouble is another one."""
-        damaged = isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
-        if damaged:
-            aside = _moved(self.path)
-            _log.warning("cache %s is damaged (%s): moved to %s and rebuilt", self.path, error, aside.name)
-        return damaged
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         if database.execute("PRAGMA user_version").fetchone()[0] == self._version:
@@ -114,17 +104,6 @@ class _OtherVersionError(sqlite3.DatabaseError):
     """The file is of another program version."""
 
 
-def _moved(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    for suffix in ("-wal", "-shm", ""):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.replace(aside.with_name(aside.name + suffix))
-    return aside
-
-
 SIGNATURES_FILE = "signatures.sqlite"
 _VERSION = 1
 _RECORDS = "SELECT key, record FROM fingerprints WHERE key IN ({marks})"
@@ -141,10 +120,8 @@ class SignatureCache:
         self._file = ContentCache(self.path, _TABLE, _VERSION)
 
     def fingerprints(self, texts: Sequence[str], hashes: Sequence[str]) -> tuple[Fingerprints, int]:
-        """Return the fingerprint of each text [texts], and how many had to be computed.
-
-        `hashes` are the texts' own digests (`text_hash`). An unusable file costs time and is reported, no more.
-        """
+        """Return the fingerprint of each text [texts], and how many had to be computed. `hashes` are the texts' own
+        digests (`text_hash`). An unusable file costs time and is reported, no more."""
         version = f"{SIGNATURE_VERSION}" if self._signed else f"{SIGNATURE_VERSION}-"
         by_key = {f"{version}:{digest}": text for digest, text in zip(hashes, texts, strict=True)}
         cached = self._lookup(list(by_key))
@@ -235,11 +212,7 @@ class TextVectors(Protocol):
     """Gives the vectors of texts, of which it embeds or has embedded what it does not know."""
 
     def embed(
-        self,
-        embedder: Embedder,
-        texts: Sequence[str],
-        progress: Progress | None = None,
-        pages: Sequence[str] = (),
+        self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None, pages: Sequence[str] = ()
     ) -> EmbeddedTexts:
         """Return the vectors of texts; see `VectorCache.embed`."""
         ...
@@ -251,7 +224,6 @@ def vector_key(model: str, text: str) -> str:
 
 
 def _next_size(texts: int, seconds: float) -> int:
-    """Return how many texts are kept at once next, where so many took so long."""
     if seconds < _COMMIT_S / 2:
         return min(2 * texts, _MOST_COMMIT_TEXTS)
     return max(texts // 2, COMMIT_TEXTS) if seconds > 2 * _COMMIT_S else texts
@@ -271,11 +243,7 @@ class VectorCache:
         self._file = ContentCache(self.path, _SCHEMA, VERSION)
 
     def embed(
-        self,
-        embedder: Embedder,
-        texts: Sequence[str],
-        progress: Progress | None = None,
-        pages: Sequence[str] = (),
+        self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None, pages: Sequence[str] = ()
     ) -> EmbeddedTexts:
         """Return the texts' vectors, each different text computed at most once and soon remembered.
 
@@ -316,20 +284,13 @@ class VectorCache:
         return EmbeddedTexts(np.stack([found[key] for key in keys]), keys, len(missing))
 
     def remembered(self, keys: Sequence[str]) -> NDArray[np.float32] | None:
-        """Return the vectors [n, d] of some keys in their order; None unless each of them is there.
-
-        Raises:
-            ModelError: the file cannot be used.
-        """
+        """Return the vectors [n, d] of some keys in their order; None unless each of them is there. Raises ModelError:
+        the file cannot be used."""
         found = self._lookup(sorted(set(keys))) if self.path.exists() and keys else {}
         return np.stack([found[key] for key in keys]) if keys and all(key in found for key in keys) else None
 
     def known(self, keys: Collection[str]) -> set[str]:
-        """Return those of some keys with stored vectors.
-
-        Raises:
-            ModelError: the file cannot be used.
-        """
+        """Return those of some keys with stored vectors. Raises ModelError: the file cannot be used."""
         if not self.path.exists():
             return set()
         ordered, known = sorted(keys), set[str]()
@@ -338,7 +299,6 @@ class VectorCache:
         return known
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """Return the sound vectors among those of the keys."""
 
         def read(database: sqlite3.Connection) -> dict[str, NDArray[np.float32]]:
             found: dict[str, NDArray[np.float32]] = {}
@@ -352,16 +312,18 @@ class VectorCache:
         return self._file.run(read, {})
 
     def keep(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Remember vectors [n, d] of length one by the keys of their texts, all or none.
-
-        Raises:
-            ModelError: they have another dimension than those before, or the file cannot be written.
-        """
+        """Remember vectors [n, d] of length one by the keys of their texts, all or none. Raises ModelError: they have
+        another dimension than those before, or the file cannot be written."""
         plain = [(key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)]
         rows = [(bytes.fromhex(key), vector + self._seal_of(key, vector)) for key, vector in plain]
 
         def write(database: sqlite3.Connection) -> None:
-            self._claim(database, vectors.shape[1])
+            database.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", [self.model, dimension := vectors.shape[1]])
+            if (known := self._dimension(database)) != dimension:
+                raise ModelError(
+                    f"the model {self.model!r} now gives {dimension} dimensions, {known} before: another model has "
+                    f"taken its name; name it otherwise or delete {self.path}"
+                )
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
         self._file.run(write, None)
@@ -370,7 +332,6 @@ class VectorCache:
         return self._seal.of(self.model.encode(), key.encode(), vector) if self._seal else b""
 
     def _sealed(self, rows: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-        """Keys and vectors of the rows that this installation wrote."""
         if self._seal is None:
             return list(rows)
         parted = ((key, blob[:-SEAL_BYTES], blob[-SEAL_BYTES:]) for key, blob in rows)
@@ -383,16 +344,6 @@ class VectorCache:
     def _dimension(self, database: sqlite3.Connection) -> int | None:
         row = database.execute("SELECT dimension FROM models WHERE model = ?", [self.model]).fetchone()
         return int(row[0]) if row else None
-
-    def _claim(self, database: sqlite3.Connection, dimension: int) -> None:
-        """Write down the model's dimension, or refuse to mix two."""
-        database.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", [self.model, dimension])
-        known = self._dimension(database)
-        if known != dimension:
-            raise ModelError(
-                f"the model {self.model!r} now gives {dimension} dimensions, {known} before: another model has taken "
-                f"its name; name it otherwise or delete {self.path}"
-            )
 
 
 def pages_by_key(keys: Sequence[str], pages: Sequence[str]) -> dict[str, str]:

@@ -1,8 +1,5 @@
 """The tables of a published tenant that are examined for contradictions, what is kept of it, and what people
-acknowledged.
-
-Belongs here: reading and keeping them. Does not belong here: what is wrong (`steps.contradictions`).
-"""
+acknowledged."""
 
 from __future__ import annotations
 
@@ -32,11 +29,8 @@ _FILE, _OF_VERSIONS = "contradictions.json", "contradictions-versions.json"
 
 
 def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
-    """Return the acknowledgements of a YAML file, by id; without a file none.
-
-    Raises:
-        ConfigError: it cannot be read; the message says why.
-    """
+    """Return the acknowledgements of a YAML file, by id; without a file none. Raises ConfigError: it cannot be read;
+    the message says why."""
     if path is None:
         return {}
     try:
@@ -46,11 +40,8 @@ def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
 
 
 def acknowledged_of(config: Config, tenant: str) -> Mapping[str, Acknowledgement]:
-    """Return the acknowledgements in a tenant's file of `evaluation.acknowledged`; without one none.
-
-    Raises:
-        ConfigError: it cannot be read; the message says why.
-    """
+    """Return the acknowledgements in a tenant's file of `evaluation.acknowledged`; without one none. Raises
+    ConfigError: it cannot be read; the message says why."""
     path = config.evaluation.acknowledged / f"{tenant}.yaml"
     return read_acknowledged(path if path.is_file() else None)
 
@@ -58,13 +49,8 @@ def acknowledged_of(config: Config, tenant: str) -> Mapping[str, Acknowledgement
 def tenant_findings(
     config: Config, store: Store, tenant: str, today: date, advance: Advance, *, versions: bool = False
 ) -> tuple[str, int, list[LintFinding]]:
-    """Return the published generation of a tenant, how many pages it has, and what is wrong in them.
-
-    What did not change is not compared again.
-
-    Raises:
-        StoreError: nothing is published, or a table is missing or damaged.
-    """
+    """Return the published generation of a tenant, how many pages it has, and what is wrong in them. What did not
+    change is not compared again. Raises StoreError: nothing is published, or a table is missing or damaged."""
     generation = current_generation(store, tenant)
     states = [read_state(store, key) for key in sorted(config.sources_of(tenant))]
     made = [state.sections.model_dump() if state.sections else None for state in states]
@@ -85,9 +71,7 @@ def findings_of(
     versions: bool = False,
 ) -> tuple[int, list[LintFinding]]:
     """Return how many pages there are and what is wrong in them, which a folder keeps with what they were compared by.
-
-    `key`: what the pages are known by.
-    """
+    `key`: what the pages are known by."""
     cache = folder / (_OF_VERSIONS if versions else _FILE)
     key = digest(VERSION, key, today)
     try:
@@ -109,11 +93,8 @@ def findings_of(
 
 
 def read_corpus(config: Config, store: Store, tenant: str) -> ExaminedPages:
-    """Return the published chunks of a tenant, with the sections and pages that its sources have now.
-
-    Raises:
-        StoreError: nothing is published, or a table is missing or damaged.
-    """
+    """Return the published chunks of a tenant, with the sections and pages that its sources have now. Raises
+    StoreError: nothing is published, or a table is missing or damaged."""
     manifest = read_manifest(store, tenant, current_generation(store, tenant))
     chunks = read_named_table(store, manifest, CHUNKS_FILE, GENERATION_CHUNKS)
     folders = [store.source(key) for key in sorted(set(chunks["source"].to_pylist()) & config.sources.keys())]

@@ -1,8 +1,5 @@
 """One writer at a time: a lock file for each source and each tenant, and a home that machines share.
 
-Belongs here: locks between processes, alone or with other steps of the same run; the kernel releases them when a
-process dies; fetching other machines' work before acting or deciding. Does not belong here: the files under a lock.
-
 An executor may start a second attempt of a step while the first one still runs, because it cannot reach the first
 worker. The second attempt waits for as long as the first one lives: both would write the same files.
 """
@@ -25,11 +22,8 @@ from rag_serving.shared_home import HeldError, HomeFollower, shared_home, writte
 
 
 def refresh_sources(config: Config, sources: Iterable[str]) -> None:
-    """Fetch other machines' work on sources and their tenants, so that only news are processed.
-
-    Raises:
-        ConfigError, ObjectHomeError: the store of a shared home cannot be used.
-    """
+    """Fetch other machines' work on sources and their tenants, so that only news are processed. Raises ConfigError,
+    ObjectHomeError: the store of a shared home cannot be used."""
     if home := shared_home(config):
         chosen = sorted(sources)
         for key in chosen:
@@ -39,11 +33,9 @@ def refresh_sources(config: Config, sources: Iterable[str]) -> None:
 
 
 def refresh_decisions(config: Config) -> str | None:
-    """Fetch the small files that record syncs and publications, unless that was done a moment ago.
-
-    Return why everything here may be older than other machines' work, None if only part of it: a problem with one
-    tenant is logged, and delays no other.
-    """
+    """Fetch the small files that record syncs and publications, unless that was done a moment ago. Return why
+    everything here may be older than other machines' work, None if only part of it: a problem with one tenant is
+    logged, and delays no other."""
     if not config.object_store.url:
         return None
     follower = _follower(config.model_dump_json())
@@ -95,13 +87,8 @@ def is_held(folder: Path) -> bool:
 
 @contextmanager
 def exclusive(folder: Path, wait_s: float = 0.0, run: str = "") -> Iterator[None]:
-    """Lock the folder; a process that already has the lock simply goes on.
-
-    `run`: its steps, and other attempts of this one, are waited for until they end.
-
-    Raises:
-        LockedError: another process still has it after `wait_s` seconds.
-    """
+    """Lock the folder; a process that already has the lock simply goes on. `run`: its steps, and other attempts of this
+    one, are waited for until they end. Raises LockedError: another process still has it after `wait_s` seconds."""
     path = _lock_file(folder)
     lock = FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
     patience = _LockPatience(path, run, wait_s)
@@ -121,14 +108,9 @@ def exclusive(folder: Path, wait_s: float = 0.0, run: str = "") -> Iterator[None
 
 @contextmanager
 def shared_by_run(folder: Path, run: str, step: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Share the folder's lock with other steps of the same run, in any process, that write other files.
-
-    Another attempt of the same step is waited for until it ends. Anybody else waits for all of them. A process that has
-    the lock exclusively already simply goes on.
-
-    Raises:
-        LockedError: somebody else still has it after `wait_s` seconds.
-    """
+    """Share the folder's lock with other steps of the same run, in any process, that write other files. Another attempt
+    of the same step is waited for until it ends. Anybody else waits for all of them. A process that has the lock
+    exclusively already simply goes on. Raises LockedError: somebody else still has it after `wait_s` seconds."""
     path = _lock_file(folder)
     if FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False).is_locked:
         yield
@@ -173,7 +155,11 @@ class _LockPatience:
 
     def refuse_at_end(self) -> None:
         """Raise LockedError if the holder was waited for long enough."""
-        holder, _, run = _content(self._path).partition(" ")
+        try:
+            content = self._path.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            content = ""
+        holder, _, run = content.partition(" ")
         is_own_run = bool(self._run) and run == self._run
         if is_own_run and not self._has_told:
             self._has_told = True
@@ -202,19 +188,10 @@ def _lock_file(folder: Path) -> Path:
     return folder / ".lock"
 
 
-def _content(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _joined(number: int, run: str, alone: bool) -> bool:
-    """Return whether an open lock file is now locked for one of a run's steps, or for this one alone.
-
-    The first step locks it alone, writes the run's name and admits others. In between another run may lock it (flock(2)
-    releases a lock before it converts it), so the name is read again.
-    """
+    """Return whether an open lock file is now locked for one of a run's steps, or for this one alone. The first step
+    locks it alone, writes the run's name and admits others. In between another run may lock it (flock(2) releases a
+    lock before it converts it), so the name is read again."""
     if _locked(number, fcntl.LOCK_EX):
         os.ftruncate(number, 0)
         os.pwrite(number, f"{os.getpid()} {run}".encode(), 0)

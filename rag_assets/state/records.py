@@ -1,10 +1,4 @@
-"""Records of runs beside their tables: inputs and counts.
-
-Belongs here: the shape of the small JSON files, reading them with forgiveness (unreadable means "never built"), and
-digests of the settings and versions that shape each table: equal ones mean that there is nothing to do.
-Does not belong here: the source's own memory of its last sync (see `rag_assets.sources`), the manifest of a generation,
-decisions (`planning`).
-"""
+"""Records of syncs and runs beside their tables: inputs, counts, the outcome of every page."""
 
 from __future__ import annotations
 
@@ -12,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -20,15 +14,20 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_assets.sources.base import settings_digest
+from rag_assets.parsing.reader import ScannedDocuments
+from rag_assets.sources.base import ORIGINALS_FOLDER, SyncResult, remove_unnamed, settings_digest
 from rag_assets.steps import dedup
 from rag_assets.steps.chunks import chunking, select
 from rag_assets.steps.chunks.chunking import ChunkSize
 from rag_assets.steps.contexts import contextualize
 from rag_assets.steps.contexts import prompt as context_prompt
+from rag_assets.steps.readers import ReaderOrigins
 from rag_assets.steps.sections import splitting as sections
+from rag_serving.access import group_members as membership
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.schema import (
     CHUNKS,
@@ -36,15 +35,129 @@ from rag_serving.artifacts.schema import (
     DEDUP_MAP,
     DUPLICATES,
     GENERATION_CHUNKS,
+    GROUP_MEMBERS,
     PAGE_FACTS,
+    PAGES,
     SECTIONS,
 )
-from rag_serving.artifacts.signed_files import write_sync_time
-from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
+from rag_serving.artifacts.signed_files import write_signed_table, write_sync_time
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json, write_table
 from rag_serving.config.index import Indexing
 from rag_serving.config.loading import Config
+from rag_serving.escaping.redaction import redacted_values
 from rag_serving.indexes import chroma, lexical, sentence_vectors
 from rag_serving.text import analyzer as terms
+
+
+@dataclass(frozen=True)
+class PassageReaders:
+    """The passages of a source's chunk table by who may read them."""
+
+    passages: int = 0
+    for_everyone: int = 0
+    for_nobody: int = 0
+
+    def note(self, source: str) -> str | None:
+        """Return what a caller without a name should expect; None if that is no surprise."""
+        if not self.passages:
+            return None
+        if self.for_nobody == self.passages:
+            return (
+                f"nobody may read any of its {self.passages:,} passages; `citelock doctor` says why, "
+                f"sources.{source}.readers says who may read the space"
+            )
+        if not self.for_everyone:
+            return f"0 of {self.passages:,} passages are readable for everyone; who asks needs --user or --group"
+        return None
+
+
+def passage_readers(store: Store, source: str) -> PassageReaders:
+    """Count the passages of a source; none if it has no table that can be read."""
+    try:
+        readers = read_table(store.source(source) / "chunks.parquet", CHUNKS, ["readers"])["readers"]
+    except StoreError:
+        return PassageReaders()
+    counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(readers).to_pylist()}
+    return PassageReaders(len(readers), counts.get(EVERYONE, 0), counts.get(NOBODY, 0))
+
+
+SYNC_FILE = "sync_state.json"
+
+
+@dataclass(frozen=True)
+class LastSync:
+    """The result of the last complete sync; page id -> reason."""
+
+    finished_at: datetime | None
+    enumerated: int
+    excluded: dict[str, str]
+    failed: dict[str, str]
+    hidden: dict[str, str]
+    notes: tuple[str, ...]
+    origins: ReaderOrigins | None  # None: it was of an older program
+    fingerprint: str | None = None  # of the source; None: only a sync can find out whether it changed
+
+
+def write_sync(
+    folder: Path, fingerprint: str | None, result: SyncResult, scans: ScannedDocuments | None = None
+) -> None:
+    """Write the result of a sync into `Store.source`; its state is written last, so that it covers the tables. Then
+    files without a page are removed, with their OCR results (`scans`)."""
+    write_table(folder / "pages.parquet", result.pages, PAGES)
+    if result.groups is not None:
+        members = [{"group": group, "user": user} for group, user in result.groups]
+        store = Store(folder.parents[1])
+        write_signed_table(store, folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
+    write_json(
+        folder / SYNC_FILE,
+        {
+            "state": result.state,
+            "complete": True,
+            "fingerprint": fingerprint,
+            "enumerated": result.seen,
+            "excluded": redacted_values(dict(result.excluded)),
+            "failed": redacted_values(dict(result.failures)),
+            "hidden": redacted_values(dict(result.hidden)),
+            "notes": redacted_values(result.notes),
+            "readers": result.origins.payload() if result.origins else None,
+        },
+    )
+    remove_unnamed(folder / ORIGINALS_FOLDER, _named(result.pages, "sha256"))
+    if scans is not None:
+        scans.remove_unnamed(_named(result.pages, "received_sha256"))
+
+
+def _named(pages: pa.Table, digest: str) -> frozenset[str]:
+    return frozenset(pc.unique(pc.struct_field(pages["original"], digest)).drop_null().to_pylist())
+
+
+def read_last_sync(folder: Path) -> LastSync | None:
+    """Return the result of the last sync of a source; None if there was none, or it is unreadable."""
+    try:
+        content = read_json(folder / SYNC_FILE)
+        return LastSync(
+            finished_at=_moment(content["state"].get("finished_at")),
+            enumerated=int(content["enumerated"]),
+            excluded=_reasons(content["excluded"]),
+            failed=_reasons(content["failed"]),
+            hidden=_reasons(content["hidden"]),
+            notes=tuple(map(str, content["notes"])),
+            origins=ReaderOrigins.of(content.get("readers")),
+            fingerprint=content["fingerprint"],
+        )
+    except (StoreError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _reasons(content: Any) -> dict[str, str]:
+    return {str(page_id): str(reason) for page_id, reason in content.items()}
+
+
+def _moment(written: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(written) if isinstance(written, str) else None
+    except ValueError:
+        return None
 
 
 def digest(*parts: object) -> str:
@@ -102,7 +215,7 @@ def facts_digest(pages: pa.Table) -> str:
     return table_digest(pages.drop_columns(["tenant", "position", "body", "body_format", "anchor_flavor", "original"]))
 
 
-def page_facts(store: Store, sources: Iterable[str]) -> dict[str, str]:
+def page_facts_digests(store: Store, sources: Iterable[str]) -> dict[str, str]:
     """Return the digest of the facts of each source's pages, as of its last sync."""
     return {key: state.facts if (state := read_state(store, key).pages) else "" for key in sources}
 
@@ -117,16 +230,11 @@ def tenant_inputs(
     pages: Mapping[str, str],
     facts: Mapping[str, str] = NO_FACTS,
 ) -> str:
-    """Return all that shapes a tenant's generation.
-
-    Args:
-        config: its settings of selection, context and indexes count.
-        chunks: digest of each source's chunk table.
-        embedder: name of the embedding model.
-        pages: digest of each source's pages, where sources show pages of each other; else empty.
-        facts: digest of the facts of each source's pages.
-    """
+    """Return all that shapes a tenant's generation. `chunks`: digest of each source's chunk table, `pages`: of its
+    pages, where sources show pages of each other, else empty, `facts`: of their facts; `embedder`: name of the
+    model."""
     ingestion = config.ingestion
+    most, always = config.indexing.graph_chunks, config.indexing.dense_search == "chroma"
     return digest(
         dict(chunks),
         dict(pages),
@@ -138,18 +246,12 @@ def tenant_inputs(
         (DEDUP_MAP.version, dedup.SIGNATURE_VERSION, dedup.VERSION),
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
-        *_graphs(config),
+        *((most, always) if always or most != Indexing().graph_chunks else ()),
         *_parts(config),
         (lexical.FORMAT, chroma.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
         (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
         *_database(config),
     )
-
-
-def _graphs(config: Config) -> tuple[object, ...]:
-    """Return the settings that decide on graphs; empty for the defaults, which change no fingerprint."""
-    most, always = config.indexing.graph_chunks, config.indexing.dense_search == "chroma"
-    return (most, always) if always or most != Indexing().graph_chunks else ()
 
 
 def _parts(config: Config) -> tuple[tuple[str, int], ...]:
@@ -295,11 +397,7 @@ def write_publish_state(store: Store, tenant: str, state: PublishState) -> None:
 
 
 def read_checked(store: Store, tenant: str) -> PublishState:
-    """Return the candidate generation that was put together last.
-
-    Raises:
-        StoreError: there is none.
-    """
+    """Return the candidate generation that was put together last. Raises StoreError: there is none."""
     return _read_made(store.candidate(tenant) / "checked.json", PublishState, "generation", tenant)
 
 
@@ -308,11 +406,7 @@ def write_checked(store: Store, tenant: str, state: PublishState) -> None:
 
 
 def read_candidate(store: Store, tenant: str) -> CandidateState:
-    """Return the inputs of the candidate.
-
-    Raises:
-        StoreError: its chunks were not selected.
-    """
+    """Return the inputs of the candidate. Raises StoreError: its chunks were not selected."""
     return _read_made(store.candidate(tenant) / "inputs.json", CandidateState, "dedup_map", tenant)
 
 
@@ -325,14 +419,9 @@ def write_account(store: Store, source: str, account: SourceAccount) -> None:
 
 
 def settled_chunks(store: Store, source: str) -> tuple[pa.Table, SourceAccount]:
-    """Return a source's chunks with the account of their pages, both of the same run.
-
-    Table and account are two files, and a sync may be writing them: the account is signed with the table's digest, and
-    when they differ the sync is given a moment to finish.
-
-    Raises:
-        StoreError: there are none, or they still differ.
-    """
+    """Return a source's chunks with the account of their pages, both of the same run. Table and account are two files,
+    and a sync may be writing them: the account is signed with the table's digest, and when they differ the sync is
+    given a moment to finish. Raises StoreError: there are none, or they still differ."""
     folder = store.source(source)
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:

@@ -124,7 +124,7 @@ def test_a_file_that_was_changed_since_the_diff_is_left_as_it_is(client: TestCli
     refused = sent(client, CONNECT, {**DOCS, "digest": shown["digest"]})
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
     assert file.read_text(encoding="utf-8") == changed
-    edit = init.edit_of(file, "docs", *init.source_of(init.Given("docs", path="docs", readers="everyone")))
+    edit = init.edit_of(file, "docs", *init.source_of({"kind": "docs", "path": "docs", "readers": "everyone"}))
     file.write_text(BEFORE, encoding="utf-8")  # between the look and the write
     with pytest.raises(ConfigError, match="changed meanwhile"):
         edit.write()

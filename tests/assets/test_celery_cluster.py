@@ -27,7 +27,7 @@ from support.s3_server import BUCKET, CREDENTIALS, s3_server
 from support.waiting import wait_until
 
 from citelock_scale.object_home.home import object_home
-from rag_assets.state.observed import published_damage
+from rag_assets.state.planning import published_damage
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config

@@ -17,8 +17,8 @@ from support.project import QUIET, Project
 
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.documents import STOPPED
+from rag_assets.runs import run_config
 from rag_assets.sensors import ingest_uploads
-from rag_assets.uploads import run_config
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config

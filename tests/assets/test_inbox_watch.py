@@ -25,8 +25,7 @@ from rag_assets.resources import Installation
 from rag_assets.runs import PROCESS, end_orphans, has_ended, keep_engines, own_mark
 from rag_assets.sensors import ingest_uploads
 from rag_assets.state.locks import exclusive
-from rag_assets.state.observed import watching_folder
-from rag_assets.state.planning import LEFT_SECONDS, uploads_to_take
+from rag_assets.state.planning import LEFT_SECONDS, uploads_to_take, watching_folder
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import load_config

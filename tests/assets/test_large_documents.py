@@ -9,8 +9,7 @@ from support.building import build_json
 from support.envelopes import SECTION, Wiki, envelope
 
 from rag_assets.monitoring.source_health import examine
-from rag_assets.state.records import read_state
-from rag_assets.state.sync_files import read_last_sync
+from rag_assets.state.records import read_last_sync, read_state
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config

@@ -13,11 +13,11 @@ from support.examples import by_day
 from support.synthetic import chunk_table
 
 from rag_assets import asset_checks
-from rag_assets.assets import eval_report as eval_report_asset
+from rag_assets.assets import builds
 from rag_assets.making import generations, selections
 from rag_assets.publishing.checks import CheckResult, check_generation
-from rag_assets.publishing.narrowing import SourceReaders, narrowed_table, publish_narrowed
-from rag_assets.state import observed
+from rag_assets.publishing.publish import SourceReaders, narrowed_table, publish_narrowed
+from rag_assets.state import planning
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.store import Store
@@ -95,7 +95,7 @@ def source_away(wiki: Wiki, patch: pytest.MonkeyPatch) -> None:
 CAUSES: dict[str, Break] = {
     **{spec.name: fails(spec.name) for spec in asset_checks.GENERATION},
     "gate of quality": gate,
-    "evaluation": raises(eval_report_asset, "evaluate_candidate"),
+    "evaluation": raises(builds, "evaluate_candidate"),
     "selection": raises(selections, "find_duplicates"),
     "contexts": raises(selections, "build_contexts"),
     "embedding": raises(generations, "embed_passages"),
@@ -163,7 +163,7 @@ def test_a_model_without_a_name_holds_nothing_up(wiki: Wiki, monkeypatch: pytest
     monkeypatch.setattr("rag_assets.build.command.wanted_inputs", nameless)
     assert build_json(wiki, code=1)["errors"] == {"embedding": "no embedding server answers"}
     assert pages_for(wiki, ANYBODY) == {"201"}
-    assert observed.published_inputs(Store(wiki.home), "demo") == ""
+    assert planning.published_inputs(Store(wiki.home), "demo") == ""
 
 
 def test_a_killed_build_holds_nothing_up(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_a_killed_build_holds_nothing_up(wiki: Wiki, monkeypatch: pytest.MonkeyP
     killed = raises(selections, "find_duplicates")
     with monkeypatch.context() as patch:
         killed(wiki, patch)
-        patch.setattr("rag_assets.publishing.narrowing.publish_narrowed", lambda *_: None)  # no hook ran
+        patch.setattr("rag_assets.publishing.publish.publish_narrowed", lambda *_: None)  # no hook ran
         build_json(wiki, code=1)
     assert "102" in pages_for(wiki, ANYBODY)
     told: list[str] = []

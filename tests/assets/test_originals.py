@@ -17,8 +17,8 @@ from rag_assets.publishing.documents import gather_originals, remove_unnamed_ori
 from rag_assets.publishing.repair import repair
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.sources import SyncResult, open_source
-from rag_assets.sources.originals import FOLDER, keep_original
-from rag_assets.state.sync_files import write_sync
+from rag_assets.sources.base import ORIGINALS_FOLDER, keep_original
+from rag_assets.state.records import write_sync
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES
 from rag_serving.artifacts.store import Store, StoreError, write_table
 from rag_serving.config.sources import ConfluenceDump
@@ -40,7 +40,7 @@ def dump(folder: Path, content: bytes) -> Path:
 
 def synced(path: Path, folder: Path, last: SyncResult | None = None) -> SyncResult:
     settings = ConfluenceDump(kind="confluence_dump", tenant=TENANT, path=path, readers="everyone", attachments="all")
-    source = open_source("eng", settings, folder, originals=folder / FOLDER)
+    source = open_source("eng", settings, folder, originals=folder / ORIGINALS_FOLDER)
     result = source.sync(last.pages if last else None, last.state if last else {})
     write_sync(folder, None, result)
     return result
@@ -64,21 +64,21 @@ def test_the_sync_keeps_a_pdf_as_it_came_until_another_takes_its_place(tmp_path:
         "page_count": 2,
         "received_sha256": None,
     }
-    assert (folder / FOLDER / digest).read_bytes() == MANUAL
+    assert (folder / ORIGINALS_FOLDER / digest).read_bytes() == MANUAL
     assert attached(synced(dump(tmp_path / "dump", MANUAL), folder, first)) == row
-    (folder / FOLDER / digest).unlink()
+    (folder / ORIGINALS_FOLDER / digest).unlink()
     assert attached(synced(dump(tmp_path / "dump", MANUAL), folder, first)) == row
-    assert (folder / FOLDER / digest).read_bytes() == MANUAL
+    assert (folder / ORIGINALS_FOLDER / digest).read_bytes() == MANUAL
     other = MANUAL + b"\n% the same text"
     second = attached(synced(dump(tmp_path / "dump", other), folder, first))
     assert second["content_hash"] != row["content_hash"]
-    assert [path.name for path in (folder / FOLDER).iterdir()] == [hashlib.sha256(other).hexdigest()]
+    assert [path.name for path in (folder / ORIGINALS_FOLDER).iterdir()] == [hashlib.sha256(other).hexdigest()]
 
 
 def generation_with(home: Path, *originals: tuple[str, bytes]) -> Generation:
     """A generation of pages "1" and "2" with these originals of source `eng`."""
     store, config = Store(home), config_for(home)
-    kept = {name: keep_original(store.source("eng") / FOLDER, content, PDF, 2) for name, content in originals}
+    kept = {name: keep_original(store.source("eng") / ORIGINALS_FOLDER, content, PDF, 2) for name, content in originals}
     rows = [
         {**dict.fromkeys(PAGES.columns.names), "page_id": name, "version": 1, "original": kept.get(name)}
         for name in ("1", "2", "3")
@@ -119,7 +119,7 @@ def test_another_original_is_another_generation_and_without_any_it_opens_as_befo
 
 
 def test_an_altered_file_of_the_source_is_not_published(tmp_path: Path) -> None:
-    folder = Store(tmp_path).source("eng") / FOLDER
+    folder = Store(tmp_path).source("eng") / ORIGINALS_FOLDER
     facts = keep_original(folder, MANUAL, PDF, 2)
     (folder / facts["sha256"]).write_bytes(MANUAL.replace(b"hourly", b"weekly"))
     generation = generation_with(tmp_path, ("1", MANUAL))

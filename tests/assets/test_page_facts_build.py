@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from support.building import build, build_json
 from support.envelopes import Wiki, envelope, write_twins
 
-from rag_assets.publishing.narrowing import publish_narrowed
+from rag_assets.publishing.publish import publish_narrowed
 from rag_assets.publishing.repair import repair
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import PAGES

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from rag_assets.publishing.build import build_generation
 from rag_assets.sources import open_source
-from rag_assets.state.sync_files import write_sync
+from rag_assets.state.records import write_sync
 from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.cli.main import app

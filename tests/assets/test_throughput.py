@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rag_assets.state.throughput import LEAST_REPORTS, WINDOW_S, Throughput, WorkDone, duration, estimate
+from rag_assets.progress import LEAST_REPORTS, WINDOW_S, Throughput, WorkDone, duration, estimate
 
 
 def steady(count: int, seconds: float = 1.0, total: int = 100) -> list[WorkDone]:

@@ -20,7 +20,7 @@ from support.envelopes import Wiki
 from support.running import running
 from support.waiting import wait_until
 
-from rag_assets.sources.registry import open_source
+from rag_assets.sources import open_source
 from rag_serving.api.app import create_app
 from rag_serving.api.server import uvicorn_settings
 from rag_serving.artifacts.store import Store

@@ -13,8 +13,8 @@ from pathlib import Path
 from documents.mutated_files import mutated
 
 from rag_assets.parsing.reader import LimitedReader
+from rag_assets.sources.documents.document_pages import DocumentReading
 from rag_assets.sources.documents.folder import DocumentFolder
-from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.steps.formats.element_tree import PageError
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files

@@ -12,7 +12,7 @@ from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_ve
 from support.waiting import wait_until
 
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.manifest_writer import remember_digests, stamped_facts
+from rag_assets.publishing.workspace import remember_digests, stamped_facts
 from rag_serving.artifacts.contents import KnownDigests, array_of, sized_stamp
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.generation import CODED_ROWS, Generation, place_of, read_files

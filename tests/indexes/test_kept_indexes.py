@@ -19,9 +19,9 @@ from rag_assets.publishing import build as building
 from rag_assets.publishing import keyword_writer, lexical_writer, posting_lists
 from rag_assets.publishing.arrange import in_order
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
-from rag_assets.publishing.kept_rows import find_kept_rows, same_cells
 from rag_assets.publishing.keyword_writer import COLUMNS, EarlierKeywords, write_keyword_index
 from rag_assets.publishing.lexical_writer import EarlierLexical, build_lexical
+from rag_assets.publishing.posting_lists import find_kept_rows, same_cells
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, map_table

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.synthetic import MODEL, TENANT, chunk_row, clustered_vectors, config_for
 
+from rag_assets.making.selections import page_facts
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.page_facts import page_facts
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import CHUNKS, DUPLICATES, GENERATION_CHUNKS, PASSAGE_COLUMNS
 from rag_serving.artifacts.store import Store

@@ -20,8 +20,8 @@ from support.running import served
 from support.wiki import PASSAGES, Passage, embedder, publish
 from typer.testing import CliRunner
 
-from rag_assets.monitoring import notices
-from rag_assets.monitoring.notices import NoticeCounts, notify
+from rag_assets.monitoring import alerts
+from rag_assets.monitoring.alerts import NoticeCounts, notify
 from rag_assets.resources import Installation
 from rag_assets.sensors import notify_followers
 from rag_serving.access.principals import ROLES, Principal
@@ -273,7 +273,7 @@ def test_the_number_of_answers_and_notices_is_bounded(
         followed(pipeline, BOB, LOGS)
     assert MOST == 100
     edit(config, RETENTION, RETENTION.text.replace("168", "72"))
-    monkeypatch.setattr(notices, "MOST_NOTICES", 1)
+    monkeypatch.setattr(alerts, "MOST_NOTICES", 1)
     assert notify(config, "acme") == NoticeCounts(2, broken=2, sent=1, undelivered=1)
     assert notify(config, "acme") == NoticeCounts(2, broken=2, sent=1)
 

@@ -13,8 +13,8 @@ from sources.pdf_writer import pdf
 from rag_assets.monitoring.source_health import examine
 from rag_assets.parsing.reader import LimitedReader, opened_scans
 from rag_assets.sources.base import SourceError, SyncResult
+from rag_assets.sources.documents.document_pages import DocumentReading
 from rag_assets.sources.documents.folder import DocumentFolder
-from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.sites.source import SiteFolder
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.blocks import blocks_content

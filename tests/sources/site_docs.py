@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_assets.sources.base import SyncResult
-from rag_assets.sources.documents.rows import DocumentReading
+from rag_assets.sources.documents.document_pages import DocumentReading
 from rag_assets.sources.sites.source import SiteFolder
 from rag_serving.config.sources import DocsFolder
 

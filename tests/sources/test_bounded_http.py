@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 from support import running
 
-from rag_assets.sources.bounded_http import HttpLimits, RefusedError, hosts_of
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, ServerFault
+from rag_assets.sources.confluence.transport import (
+    AccessRefused,
+    AtlassianTransport,
+    HttpLimits,
+    RefusedError,
+    ServerFault,
+    hosts_of,
+)
 from rag_serving.config.sources import NoAuth
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

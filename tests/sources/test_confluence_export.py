@@ -13,7 +13,7 @@ from sources.export_writer import Export
 from sources.stand_in_site import Envelope, page
 
 from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.sources.confluence_export import space as limits
+from rag_assets.sources import exported_space as limits
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceDump, ConfluenceExport
 

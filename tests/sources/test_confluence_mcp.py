@@ -13,7 +13,7 @@ from sources.stand_in_site import Envelope, page
 from support.constants import section_of
 
 from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.sources.confluence_mcp.tools import named_spaces
+from rag_assets.sources.confluence_mcp import named_spaces
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceDump, ConfluenceMcp

@@ -13,8 +13,8 @@ import pytest
 from sources.stand_in_s3 import Bucket, running
 
 from rag_assets.sources.base import Row, SourceError, SyncResult
+from rag_assets.sources.documents.document_pages import DocumentFacts, DocumentReading, RowMaker
 from rag_assets.sources.documents.folder import DocumentFolder
-from rag_assets.sources.documents.rows import DocumentFacts, DocumentReading, RowMaker
 from rag_serving.config.sources import Files
 
 

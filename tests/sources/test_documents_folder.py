@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from sources.pdf_writer import pdf
 
 from rag_assets.sources.base import SourceError, SyncResult
-from rag_assets.sources.documents.document_pages import Known, identify
+from rag_assets.sources.documents.document_pages import DocumentReading, Known, identify
 from rag_assets.sources.documents.folder import DocumentFolder
-from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.config.sources import Files
 
 

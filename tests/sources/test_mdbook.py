@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rag_assets.sources import open_source
 from rag_assets.sources.base import SyncResult
-from rag_assets.sources.registry import open_source
 from rag_assets.sources.sites.mdbook import (
     Includes,
     mdbook_id,

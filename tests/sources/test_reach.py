@@ -25,7 +25,7 @@ from rag_assets.monitoring.source_health import answers_within, examine, without
 from rag_assets.sources import open_source
 from rag_assets.sources import reach as module
 from rag_assets.sources.reach import Reach, reach
-from rag_assets.state.sync_files import write_sync
+from rag_assets.state.records import write_sync
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, read_json, write_json, write_table
 from rag_serving.config.loading import parse_config

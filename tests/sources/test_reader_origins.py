@@ -14,7 +14,7 @@ from sources.syncs import settings_of
 from support.constants import section_of
 
 from rag_assets.sources import SyncResult, open_source
-from rag_assets.state.sync_files import read_last_sync, write_sync
+from rag_assets.state.records import read_last_sync, write_sync
 from rag_assets.steps.readers import ReaderOrigins, explain
 from rag_serving.access.principals import EVERYONE, NOBODY, Principal, satisfies
 from rag_serving.config.sources import Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rag_assets.sources.registry import open_source
+from rag_assets.sources import open_source
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import MarkdownBook
 from rag_serving.text.normalization import OMISSION

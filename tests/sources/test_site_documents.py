@@ -64,7 +64,7 @@ def test_an_unchanged_document_is_not_read_again_and_a_page_beside_it_does_not_t
     def refused(*_: Any, **__: Any) -> Any:
         raise AssertionError("it was read again")
 
-    monkeypatch.setattr("rag_assets.sources.documents.rows.RowMaker.read", refused)
+    monkeypatch.setattr("rag_assets.sources.documents.document_pages.RowMaker.read", refused)
     docs.sync(base_url=BASE)
     assert {**docs.rows()["docs/files/paper.pdf"], "position": 0} == {**before, "position": 0}
     docs.sync(base_url="https://other.example/")

@@ -16,14 +16,14 @@ from sources.site_docs import Docs
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.documents.rows import DocumentReading
-from rag_assets.sources.sites.detect import open_site
+from rag_assets.sources.documents.document_pages import DocumentReading
 from rag_assets.sources.sites.page_reader import (
     SitePageReader,
     body_to_json,
     plan_of_json,
     plan_to_json,
 )
+from rag_assets.sources.sites.site import open_site
 from rag_assets.sources.sites.trees import FolderTree
 from rag_serving.config.sections import Documents
 from rag_serving.isolation.child import Limits

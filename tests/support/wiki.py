@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rag_assets.publishing.build import build_dense, build_generation, build_lexical_index, commit_generation
 from rag_assets.publishing.documents import gather_originals
 from rag_assets.publishing.workspace import BuildWorkspace
-from rag_assets.sources.originals import FOLDER, keep_original
+from rag_assets.sources.base import ORIGINALS_FOLDER, keep_original
 from rag_assets.steps.contexts.contextualize import lexical_prefix
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES
 from rag_serving.artifacts.store import Store, write_table
@@ -110,7 +110,7 @@ def publish_paged(
     """Publish a generation of the passages for `acme`; some of its pages were read from these PDF files, which OCR made
     from one of the digest `received`."""
     config, store, model = configuration(home), Store(home), embedder()
-    folder = store.source("ops") / FOLDER
+    folder = store.source("ops") / ORIGINALS_FOLDER
     kept = {
         page_id: keep_original(folder, content, "application/pdf", content.count(b"/Type /Page "), received)
         for page_id, content in originals.items()

@@ -12,7 +12,6 @@ from typing import Any
 from citelock_sites.js_values import JsError, exported
 from citelock_sites.mkdocs_markdown import plain_markdown
 from citelock_sites.templates import Template
-from rag_assets.sources.sites.detect import GENERATORS
 from rag_assets.sources.sites.front_matter import (
     FrontMatter,
     Value,
@@ -33,7 +32,16 @@ from rag_assets.sources.sites.markdown_page import (
     read_markdown,
     set_ids,
 )
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
+from rag_assets.sources.sites.site import (
+    GENERATORS,
+    SiteBody,
+    SitePage,
+    SitePlan,
+    SourceTree,
+    quoted,
+    settings_text,
+    text_of,
+)
 from rag_assets.sources.sites.trees import by_folder
 from rag_assets.steps.files.records import FileError
 from rag_serving.text.normalization import OMISSION

@@ -1,9 +1,5 @@
 """The changes in a space since the last sync, for a few requests however large the space is.
 
-Belongs here: queries by CQL for edited and new pages, and by id for noted ones, counting, listing ids if the count
-disagrees, and a sync's memory for the next one (an unreadable one is dropped, and the space listed anew). Does not
-belong here: the complete listing, which alone shows moves, labels and restrictions (`listing`).
-
 A CQL date is read in the querying user's time zone, or the server's; responses have UTC. The profile's zone is only a
 guess (it may be absent, and the server may not follow it), so every offset is tried on a page whose time is known.
 """
@@ -50,16 +46,8 @@ def zone_offset(
     client: ConfluenceClient, page_id: str, modified: datetime, remembered: timedelta | None
 ) -> timedelta | None:
     """Return the offset of CQL's dates from UTC, or None if unknown; one request if the remembered one is right.
-
-    Args:
-        client: of the site.
-        page_id: a page in the search index.
-        modified: the time of that page's last change.
-        remembered: the last known offset.
-
-    Raises:
-        Unreadable, Faulty: there is no search.
-    """
+    `modified`: the time of the last change of a page in the search index. Raises AccessRefused, ServerFault: there is
+    no search."""
     guess = remembered if remembered is not None else _profile_offset(client, modified)
     for first in dict.fromkeys([guess if guess is not None else timedelta(0), timedelta(0)]):
         if _holds(client, page_id, modified, first):
@@ -73,14 +61,12 @@ def zone_offset(
 
 
 def _holds(client: ConfluenceClient, page_id: str, modified: datetime, offset: timedelta) -> bool:
-    """Return whether a search finds the page in the quarter of an hour around its time."""
     after = cql_date(modified - timedelta(minutes=7), offset)
     before = cql_date(modified + timedelta(minutes=8), offset)
     return _finds(client, f'id = {page_id} and lastmodified >= "{after}" and lastmodified < "{before}"')
 
 
 def _bisected(client: ConfluenceClient, page_id: str, modified: datetime) -> timedelta | None:
-    """Return the largest offset at which the page counts as changed since its own time."""
 
     def found(steps: int) -> bool:
         return _finds(client, f'id = {page_id} and lastmodified >= "{cql_date(modified, _WEST + steps * _STEP)}"')
@@ -100,7 +86,6 @@ def _finds(client: ConfluenceClient, cql: str) -> bool:
 
 
 def _modified_now(client: ConfluenceClient, page_id: str) -> datetime | None:
-    """The page may have changed since it was remembered."""
     try:
         version = client.get(f"rest/api/content/{page_id}", {"expand": "version"}).get("version")
         return datetime.fromisoformat(version["when"]) if isinstance(version, dict) else None
@@ -129,14 +114,9 @@ class SyncState:
 def dump_sync_state(
     memory: SyncState, listed_at: float, ancestors: Mapping[str, tuple[str, ...]], scope: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a memory as JSON; of pages with rows only what these do not contain.
-
-    Args:
-        memory: of this sync; `since` is its start.
-        listed_at: the time of the last complete listing, in seconds since the epoch.
-        ancestors: by raw page id, of the pages with rows.
-        scope: the scope of the listing.
-    """
+    """Return a memory, whose `since` is the start of this sync, as JSON; of pages with rows only what these do not
+    contain. `listed_at`: of the last complete listing, in seconds since the epoch; `ancestors`: by raw page id, of the
+    pages with rows."""
     unchanged = {page_id for page_id, one in memory.grants.items() if ancestors.get(page_id) == one.ancestors}
     return {
         "began": memory.since.isoformat(),
@@ -164,15 +144,9 @@ def load_sync_state(
     every_s: float,
     overlap: timedelta,
 ) -> SyncState | None:
-    """Return the memory, or None if the space must be listed completely.
-
-    Args:
-        state: a result of `dump_sync_state`, or anything.
-        ancestors: by raw page id, of the pages with rows.
-        scope: the scope wanted now.
-        every_s: seconds for which a complete listing is valid.
-        overlap: the period before the last sync whose changes are requested again.
-    """
+    """Return the memory of a result of `dump_sync_state`, or of anything; None if the space must be listed completely.
+    `scope`: the one wanted now; `every_s`: for which a complete listing is valid; `overlap`: before the last sync,
+    whose changes are requested again."""
     try:
         if not 0 <= time.time() - state["listed_at"] < every_s or state["scope"] != list(scope):
             return None
@@ -196,14 +170,9 @@ def load_sync_state(
 def list_changes(
     client: ConfluenceClient, scope: SpaceScope, before: Mapping[str, Row], memory: SyncState, batch_size: int
 ) -> SpaceListing | None:
-    """Return the pages of the last sync, updated by changes from CQL; None if the site has no CQL.
-
-    Pages that came or went without a change of their own (restored, purged, hidden from this user) show in the count:
-    then ids are listed, and that listing decides.
-
-    Raises:
-        SourceError: the site fails, so nothing is known.
-    """
+    """Return the pages of the last sync, updated by changes from CQL; None if the site has no CQL. Pages that came or
+    went without a change of their own (restored, purged, hidden from this user) show in the count: then ids are listed,
+    and that listing decides. Raises SourceError: the site fails, so nothing is known."""
     listing = _remembered(scope, before, memory)
     try:
         memory.offset = _offset(client, before, memory.offset)
@@ -222,7 +191,13 @@ def list_changes(
         listing.add(complete(client, entry))
     add_by_id(client, listing, memory.unsettled, batch_size)
     if count != listing.seen:
-        _list_ids(client, listing, batch_size)
+        ids = list_ids(client, listing.scope)
+        for known in (listing.pages, listing.excluded, listing.failures):
+            for page_id in known.keys() - ids:
+                del known[page_id]
+        new = ids - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys()
+        for page_id, reason in add_by_id(client, listing, new, batch_size).items():
+            listing.failures.setdefault(page_id, reason)
     listing.add_ancestors(client)
     return listing
 
@@ -236,13 +211,8 @@ def list_noted(
     batch_size: int,
 ) -> SpaceListing | None:
     """Return the pages of the last sync, with noted ones updated; None if a known one is no longer shown as a page of
-    the space: only a complete listing can explain that.
-
-    Pages below a moved one have new ancestors, too. A page that is neither known nor shown is left out.
-
-    Raises:
-        SourceError: the site fails, so nothing is known.
-    """
+    the space: only a complete listing can explain that. Pages below a moved one have new ancestors, too. A page that is
+    neither known nor shown is left out. Raises SourceError: the site fails, so nothing is known."""
     listing = _remembered(scope, before, memory)
     add_by_id(client, listing, {*noted, *memory.unsettled}, batch_size)
     known = memory.grants.keys()
@@ -258,21 +228,9 @@ def list_noted(
 
 
 def _remembered(scope: SpaceScope, before: Mapping[str, Row], memory: SyncState) -> SpaceListing:
-    """Return a listing of the last sync's pages."""
     listing = SpaceListing(scope, {page_id: _bare(page_id, row, scope) for page_id, row in before.items()})
     listing.grants.update(memory.grants)
     return listing
-
-
-def _list_ids(client: ConfluenceClient, listing: SpaceListing, batch_size: int) -> None:
-    """Bring the listing in line with the ids that the space lists now."""
-    ids = list_ids(client, listing.scope)
-    for known in (listing.pages, listing.excluded, listing.failures):
-        for page_id in known.keys() - ids:
-            del known[page_id]
-    new = ids - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys()
-    for page_id, reason in add_by_id(client, listing, new, batch_size).items():
-        listing.failures.setdefault(page_id, reason)
 
 
 def _bare(page_id: str, row: Row, scope: SpaceScope) -> dict[str, object]:

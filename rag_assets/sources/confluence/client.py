@@ -1,9 +1,4 @@
-"""A small Confluence REST client for Cloud and Data Center: patient, and sure of where a collection ends.
-
-Belongs here: retries, pagination, batches, distinguishing failures (of the site, a request, or a page), and Cloud's
-REST v2, for sites that answer 410 where v1 had content: its entries in the shape of v1.
-Does not belong here: sending a request (`transport`), or a sync's use of the responses.
-"""
+"""A small Confluence REST client for Cloud and Data Center: patient, and sure of where a collection ends."""
 
 from __future__ import annotations
 
@@ -19,14 +14,14 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.bounded_http import RefusedError
 from rag_assets.sources.confluence.transport import (
     MAX_WAIT_S,
     AccessRefused,
+    AtlassianTransport,
     HttpReply,
+    RefusedError,
     RetryableError,
     ServerFault,
-    Transport,
     Unreachable,
     content_of,
     is_anonymous,
@@ -59,7 +54,7 @@ class ConfluenceClient:
     def __init__(
         self,
         base_url: str,
-        transport: Transport,
+        transport: AtlassianTransport,
         *,
         max_retries: int = 5,
         per_second: float | None = None,
@@ -99,8 +94,8 @@ class ConfluenceClient:
                 throttling and an unreachable site always get the configured number.
 
         Raises:
-            Unreadable: the site refuses it (400, 403, 404, 410 and the like).
-            Faulty: server errors, time-outs or broken answers until the last try.
+            AccessRefused: the site refuses it (400, 403, 404, 410 and the like).
+            ServerFault: server errors, time-outs or broken answers until the last try.
             SourceError: sign-in failed, the site is not there, or it throttles for too long.
         """
         texts = {name: str(value) for name, value in params.items()}
@@ -112,11 +107,8 @@ class ConfluenceClient:
             self.current_user()
 
     def current_user(self) -> dict[str, Any]:
-        """Return the site's record of the client's account; empty if the site does not support this.
-
-        Raises:
-            SourceError: the client signs in, and the site treats it as anonymous.
-        """
+        """Return the site's record of the client's account; empty if the site does not support this. Raises
+        SourceError: the client signs in, and the site treats it as anonymous."""
         path = "rest/api/user/current"
         try:
             user = self.get(path, {})
@@ -127,11 +119,8 @@ class ConfluenceClient:
         return user
 
     def download(self, link: str) -> bytes:
-        """Return the bytes behind `_links.download`; of the link only path and query are used, never its host.
-
-        Raises:
-            SourceError: as `get`.
-        """
+        """Return the bytes behind `_links.download`; of the link only path and query are used, never its host. Raises
+        SourceError: as `get`."""
         parts = urlsplit(link)
         path, params = unquote(parts.path).lstrip("/"), dict(parse_qsl(parts.query))
         return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), params)))
@@ -159,7 +148,9 @@ class ConfluenceClient:
             seen_ids.update(fresh)
             yield from (self._based(entry, answer) for entry in fresh.values())
             start += len(results)
-            following = _next(answer)
+            links = answer.get("_links")
+            following = links.get("next") if isinstance(links, dict) else None
+            following = following if isinstance(following, str) else None
             if not results and following is not None:
                 if doubted:
                     self.cut_short.add(path)
@@ -167,7 +158,8 @@ class ConfluenceClient:
                 doubted = True
                 continue
             doubted = False
-            cursor = _cursor(following)
+            cursors = parse_qs(urlsplit(following or "").query).get("cursor")
+            cursor = cursors[0] if cursors else None
             # Entries that repeat though no more were announced: the site knows cursors only and ignores `start`.
             if not fresh or ("cursor" in position and cursor is None):
                 return
@@ -183,7 +175,10 @@ class ConfluenceClient:
             except (AccessRefused, ServerFault) as error:
                 self._searches = not (isinstance(error, AccessRefused) and error.status in (405, 410, 501))
                 for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]) if self._searches else ():
-                    _merge(batch, self.by_ids(half, expand))
+                    other = self.by_ids(half, expand)
+                    batch.found.update(other.found)
+                    batch.refused.update(other.refused)
+                    batch.faulty.update(other.faulty)
             else:
                 batch.found.update(pages)
                 self._failing = 0
@@ -244,7 +239,6 @@ class ConfluenceClient:
             return self.get(path, {**params, "expand": lean})
 
     def _based(self, entry: Envelope, answer: Mapping[str, Any]) -> Envelope:
-        """Return an entry with the site's own address, which a collection gives once for all of them."""
         links = entry.get("_links")
         shared = answer.get("_links")
         base = shared.get("base") if isinstance(shared, dict) else None
@@ -322,33 +316,13 @@ def _identity(entry: Envelope) -> str:
     return ":".join(map(str, names))
 
 
-def _next(answer: Mapping[str, Any]) -> str | None:
-    links = answer.get("_links")
-    following = links.get("next") if isinstance(links, dict) else None
-    return following if isinstance(following, str) else None
-
-
-def _cursor(following: str | None) -> str | None:
-    cursors = parse_qs(urlsplit(following or "").query).get("cursor")
-    return cursors[0] if cursors else None
-
-
-def _merge(batch: PageBatch, other: PageBatch) -> None:
-    batch.found.update(other.found)
-    batch.refused.update(other.refused)
-    batch.faulty.update(other.faulty)
-
-
 _V2_LIMIT = 250
 _PATHS = {"page": "pages", "blogpost": "blogposts"}
 
 
 def listed_by_v2(client: ConfluenceClient, space: str, kind: str, status: str) -> Iterator[dict[str, Any]]:
-    """Entries of a space without ancestors and restrictions.
-
-    Raises:
-        AccessRefused: there is no such space for this user.
-    """
+    """Entries of a space without ancestors and restrictions. Raises AccessRefused: there is no such space for this
+    user."""
     spaces = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
     if not isinstance(spaces, list) or not spaces or not isinstance(spaces[0], dict):
         raise AccessRefused(f"api/v2/spaces knows no space {space}", 404)
@@ -361,10 +335,7 @@ def listed_by_v2(client: ConfluenceClient, space: str, kind: str, status: str) -
 
 def read_by_v2(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
     """Return one page with body, labels and ancestors. Its restrictions are v1's, and added by callers that need them.
-
-    Raises:
-        AccessRefused, ServerFault: it is unavailable.
-    """
+    Raises AccessRefused, ServerFault: it is unavailable."""
     try:
         kind, entry = "page", client.get(f"api/v2/pages/{page_id}", {"body-format": "storage"})
     except AccessRefused as error:

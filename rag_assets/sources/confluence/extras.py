@@ -1,9 +1,5 @@
 """A live space with its files and comments, the people that pages mention, and the members of groups.
 
-Belongs here: fetching the files that changed, putting the rows beside the pages, names of mentioned people (storage
-format has their ids alone), members of groups that may read pages, by name on Data Center and by id on Cloud. Does not
-belong here: the pages (`source`), listing files and comments (`listing`), choosing among them (`attachments`).
-
 Search lists the files and the comments of the whole space, two hundred a request. A page is requested itself only if
 its comments changed, or if search lost one of its files, which may still exist. Names are requested at every sync of
 the whole, so that the pages that mention a renamed person change; if a name is unavailable, the last one stays. A group
@@ -15,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -82,15 +78,8 @@ def with_names(
     known: Mapping[str, object],
     only: Collection[str] = (),
 ) -> SyncResult:
-    """Return a sync whose bodies name the people that they mention.
-
-    Args:
-        client: of the site.
-        result: the sync, with bodies as the site sent them.
-        before: the rows of the last sync.
-        known: names by id, as of the last sync.
-        only: ids of the pages whose people are requested; none: all.
-    """
+    """Return a sync whose bodies name the people that they mention. `before`: rows of the last sync, `known`: its names
+    by id; `only`: ids of the pages whose people are requested, none: all."""
     rows = result.pages.to_pylist()
     mentions = [(row["page_id"], person) for row in rows if _has_mentions(row) for person in _people(row["body"])]
     people = dict.fromkeys(person for _, person in mentions)
@@ -136,10 +125,8 @@ def _named(mention: re.Match[str], names: Mapping[Person, str]) -> str:
 def _names(
     client: ConfluenceClient, people: Iterable[Person], known: Mapping[str, object], asked: Collection[Person]
 ) -> tuple[dict[Person, str], list[str]]:
-    """Return names by person, requesting the oldest first, and a note if the site refuses.
-
-    `asked`: people whose names are requested; of others the last names stay.
-    """
+    """Return names by person, requesting the oldest first, and a note if the site refuses. `asked`: people whose names
+    are requested; of others the last names stay."""
     order = {one: place for place, one in enumerate(known)}
     wanted = sorted(people, key=lambda person: order.get(":".join(person), -1))
     names = {one: str(name) for one in wanted if (name := known.get(":".join(one)))}
@@ -200,11 +187,7 @@ def groups_named(pages: pa.Table) -> list[str]:
 
 def group_members(client: ConfluenceClient, groups: Iterable[str]) -> tuple[list[GroupMember], list[str]]:
     """Return the members of groups by every name that restrictions may give them, and a note for each group without
-    answer.
-
-    Raises:
-        SourceError: the site as a whole fails.
-    """
+    answer. Raises SourceError: the site as a whole fails."""
     rows: list[GroupMember] = []
     notes: list[str] = []
     for group in groups:
@@ -232,10 +215,8 @@ def _users(client: ConfluenceClient, group: str) -> set[str]:
 
 
 class _Asking:
-    """Attachments and comments of pages: of the whole space by search, of single pages if search is not enough.
-
-    If a page's files or comments cannot be listed, those of the last sync stay.
-    """
+    """Attachments and comments of pages: of the whole space by search, of single pages if search is not enough. If a
+    page's files or comments cannot be listed, those of the last sync stay."""
 
     def __init__(self, client: ConfluenceClient, id_prefix: str, kind: Kind) -> None:
         self._client = client
@@ -268,11 +249,8 @@ class _Asking:
             yield from ((page_id, entry) for entry in entries or ())
 
     def page(self, page: Row, expand: str) -> list[Envelope] | None:
-        """Return everything on one page; None if it cannot be listed.
-
-        Raises:
-            SourceError: so many pages fail one after the other that the site does.
-        """
+        """Return everything on one page; None if it cannot be listed. Raises SourceError: so many pages fail one after
+        the other that the site does."""
         path = f"rest/api/content/{in_path(page['page_id'].removeprefix(self._prefix))}/child/{self._kind}"
         try:
             entries = list(self._client.collect(path, {"expand": expand, "depth": "all", "limit": 100}))
@@ -284,10 +262,7 @@ class _Asking:
 
     def kept(self, hanging: Mapping[str, Row], pages: Mapping[str, Row], mark: str) -> dict[str, Row]:
         """Return the rows of the last sync for failed pages, for readers who could read them then and may read the
-        pages now.
-
-        Nobody else: the content was perhaps removed before a new reader was let in.
-        """
+        pages now. Nobody else: the content was perhaps removed before a new reader was let in."""
         failed = {page_id for page_id, _ in self.failures}
         kept = {
             row_id: kept_row(row, pages[row["ancestors"][-1]])
@@ -300,7 +275,6 @@ class _Asking:
         }
 
     def _searched(self, page: Row) -> bool:
-        """Search knows nothing of archived pages."""
         return self._found is not None and page["status"] == "current"
 
     def _listed(self, page: Row) -> list[Envelope]:
@@ -323,26 +297,17 @@ _WHEN = frozenset({"began", "finished_at"})
 """Of the state of a sync: when it was."""
 
 
+@dataclass
 class ConfluenceExtras:
     """One space of a site; without `attachments` and `comments` it is the pages alone."""
 
-    def __init__(
-        self,
-        key: str,
-        settings: Settings,
-        folder: Path,
-        client: ConfluenceClient | None = None,
-        reader: LimitedReader | None = None,
-        originals: Path | None = None,
-        only: Collection[str] = (),
-    ) -> None:
-        self.key = key
-        self._reader = reader
-        self._originals = originals
-        self._settings = settings
-        self._folder = folder
-        self._client = client
-        self._only = only
+    key: str
+    settings: Settings
+    folder: Path
+    client: ConfluenceClient | None = None
+    reader: LimitedReader | None = None
+    originals: Path | None = None
+    only: Collection[str] = ()
 
     def fingerprint(self) -> None:
         """Return None: only a sync can detect changes of the space."""
@@ -352,18 +317,18 @@ class ConfluenceExtras:
         """Sync the pages, then their attachments and comments; see `ConfluenceSpace.sync`."""
         stored = PAGES.empty() if previous is None else previous
         before = without_names(stored)
-        of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
-        with nullcontext(self._client) if self._client else open_client(self._settings) as client:
-            inner = ConfluenceSpace(self.key, self._settings, self._folder, client, self._only)
+        of_pages = [not hangs_on_a_page(one, self.settings.id_prefix) for one in before["page_id"].to_pylist()]
+        with nullcontext(self.client) if self.client else open_client(self.settings) as client:
+            inner = ConfluenceSpace(self.key, self.settings, self.folder, client, self.only)
             result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
-            is_wanted = self._settings.attachments != "none" or self._settings.comments
+            is_wanted = self.settings.attachments != "none" or self.settings.comments
             if is_wanted or not all(of_pages):
                 result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
-            only = {f"{self._settings.id_prefix}{one}" for one in self._only}
+            only = {f"{self.settings.id_prefix}{one}" for one in self.only}
             result = with_names(client, result, stored, _remembered(state, "people"), only)
-            if self._only:  # other changes since the last sync are still to be requested
+            if self.only:  # other changes since the last sync are still to be requested
                 result = replace(result, state={**result.state, **{one: state[one] for one in _WHEN & state.keys()}})
-            return _with_groups(client, result) if self._settings.groups else result
+            return _with_groups(client, result) if self.settings.groups else result
 
     def _with_extras(
         self,
@@ -373,28 +338,28 @@ class ConfluenceExtras:
         result: SyncResult,
         grants: Mapping[str, Grants],
     ) -> SyncResult:
-        pages, prefix = rows_by_id(result.pages), self._settings.id_prefix
+        pages, prefix = rows_by_id(result.pages), self.settings.id_prefix
         hanging = {one: row for one, row in known.items() if hangs_on_a_page(one, prefix)}
         is_same = state.get("identity", result.state["identity"]) == result.state["identity"]
         reusable = hanging if is_same and "identity" in state else {}
         files, comments = _Asking(client, prefix, "attachment"), _Asking(client, prefix, "comment")
         attached, said, states = AttachmentRows(), dict[str, Row](), dict[str, str]()
-        if self._settings.attachments != "none":
-            files.list_space(self._settings.space)
+        if self.settings.attachments != "none":
+            files.list_space(self.settings.space)
             attachments = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
             textless = _remembered(state, "textless") if reusable else {}
             attached = attachment_rows(
-                attachments, pages, self._settings, reusable, textless, self._reader, self._originals
+                attachments, pages, self.settings, reusable, textless, self.reader, self.originals
             )
-        if self._settings.comments:
-            comments.list_space(self._settings.space)
+        if self.settings.comments:
+            comments.list_space(self.settings.space)
             said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)
         kept = files.kept(hanging, pages, prefix + MARK) | comments.kept(hanging, pages, prefix + COMMENTS_MARK)
         kept = {row_id: row for row_id, row in kept.items() if row_id not in attached.rows}
         rows = {**kept, **attached.rows, **said}
         unsettled = self._unsettled(client, grants, pages, hanging, rows)
         return finish(
-            self._settings if is_same else None,
+            self.settings if is_same else None,
             known,
             {**pages, **rows, **{one: {**rows[one], "readers": NOBODY} for one in unsettled}},
             seen=result.seen + attached.seen + len(kept) + len(said),
@@ -416,7 +381,7 @@ class ConfluenceExtras:
         rows: Mapping[str, Row],
     ) -> list[str]:
         """Return new texts on pages whose readers changed before they were read; `grants` are the pages' by raw id."""
-        prefix = self._settings.id_prefix
+        prefix = self.settings.id_prefix
         anew = {
             one: row["ancestors"][-1].removeprefix(prefix)
             for one, row in rows.items()
@@ -434,11 +399,10 @@ class ConfluenceExtras:
         before: Mapping[str, Any],
         asking: _Asking,
     ) -> tuple[dict[str, Row], dict[str, str]]:
-        """Return the rows of comments, and each page's state according to search, for the next sync."""
         rows: dict[str, Row] = {}
         states: dict[str, str] = {}
         for page in pages:
-            row_id = comments_id(page, self._settings.id_prefix)
+            row_id = comments_id(page, self.settings.id_prefix)
             state = asking.state_of(page)
             if state is not None and state == before.get(page["page_id"]) and row_id in reusable:
                 rows[row_id] = unchanged_comments(page, reusable[row_id])
@@ -448,7 +412,7 @@ class ConfluenceExtras:
                     continue
                 # If search and the page disagree, only the page shows the next change.
                 state = state if state == state_of(entries) else None
-                if row := comments_row(page, list(_comments_in(entries)), self._settings.id_prefix):
+                if row := comments_row(page, list(_comments_in(entries)), self.settings.id_prefix):
                     rows[row_id] = row
             if state is not None:
                 states[page["page_id"]] = state
@@ -461,7 +425,6 @@ def _with_groups(client: ConfluenceClient, result: SyncResult) -> SyncResult:
 
 
 def _comments_in(entries: Iterable[Envelope]) -> Iterator[Comment]:
-    """Replies, and comments on words of the page, are comments like the others."""
     for entry in entries:
         body, version = _object(_object(entry, "body"), "storage").get("value"), _object(entry, "version")
         if isinstance(body, str):
@@ -494,7 +457,6 @@ def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attach
 
 
 def _is_shown(before: Row | None, now: Row) -> bool:
-    """Return whether the last sync showed this text to all of these readers."""
     if before is None or intersect_readers(before["readers"], now["readers"]) != now["readers"]:
         return False
     return all(before[name] == now[name] for name in ("title", "body", "version"))

@@ -1,8 +1,6 @@
 """The current contents of a space: every page with all but its body, its restrictions, its files and comments.
 
-Belongs here: the complete enumeration of a space and everything that is reread in it: moves, labels and restrictions,
-which make no new version of a page, as its files and comments do not. Labels and restrictions are paged themselves.
-Does not belong here: bodies (`source`), requesting changes alone (`changes`), rows (`attachments`).
+Labels and restrictions are paged themselves.
 """
 
 from __future__ import annotations
@@ -15,14 +13,7 @@ from typing import Any, Literal
 from rag_assets.sources.base import SourceError, digest
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, PageBatch, in_path, listed_by_v2
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
-from rag_assets.sources.envelope import (
-    EnvelopeError,
-    exclusion_of,
-    foreign_space,
-    page_id_of,
-    space_keys,
-    version_of,
-)
+from rag_assets.sources.envelope import EnvelopeError, exclusion_of, foreign_space, page_id_of, space_keys, version_of
 from rag_assets.steps.readers import Grants, RestrictionError, grants_of, missing_ancestors, restriction_readers
 from rag_serving.access.principals import NOBODY
 
@@ -56,11 +47,8 @@ def ancestor_grants(client: ConfluenceClient, page_id: str) -> Grants | None:
 
 
 def all_restrictions(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
-    """Return all read restrictions of a page: users and groups are paged together by one `start`.
-
-    Raises:
-        Unreadable, Faulty: they cannot be had.
-    """
+    """Return all read restrictions of a page: users and groups are paged together by one `start`. Raises Unreadable,
+    Faulty: they cannot be had."""
     path = f"rest/api/content/{in_path(page_id)}/restriction/byOperation/read"
     whole: dict[str, Any] = {}
     start = 0
@@ -147,11 +135,9 @@ class SpaceScope:
         return f'type in ({", ".join(self.types)}) and space = "{self.space}"'
 
     def excludes(self, entry: Envelope) -> str | None:
-        """Return why an entry is excluded, or None; raises EnvelopeError.
-
-        Whatever the request, a response may name another space: an index that lags behind a move, a proxy, a fault. An
-        entry without a space is hidden until its body names one, without which no row is made.
-        """
+        """Return why an entry is excluded, or None; raises EnvelopeError. Whatever the request, a response may name
+        another space: an index that lags behind a move, a proxy, a fault. An entry without a space is hidden until its
+        body names one, without which no row is made."""
         return exclusion_of(entry, self.types, self.statuses) or foreign_space(space_keys(entry), self.space)
 
     def holds(self, entry: Envelope) -> bool:
@@ -202,11 +188,7 @@ class SpaceListing:
 
 
 def list_space(client: ConfluenceClient, scope: SpaceScope, batch_size: int) -> SpaceListing:
-    """Enumerate a space to its end.
-
-    Raises:
-        SourceError: the enumeration failed, so missing pages prove nothing.
-    """
+    """Enumerate a space to its end. Raises SourceError: the enumeration failed, so missing pages prove nothing."""
     listing = SpaceListing(scope)
     for entry in detailed(client, list(_entries(client, scope, DETAILS)), batch_size):
         listing.add(complete(client, entry))
@@ -216,11 +198,8 @@ def list_space(client: ConfluenceClient, scope: SpaceScope, batch_size: int) -> 
 
 
 def counted(client: ConfluenceClient, scope: SpaceScope) -> int | None:
-    """Return the number of current pages in the search index; None if unknown.
-
-    Raises:
-        Unreadable, Faulty: there is no search.
-    """
+    """Return the number of current pages in the search index; None if unknown. Raises AccessRefused, ServerFault:
+    there is no search."""
     count = client.get("rest/api/search", {"cql": scope.cql, "limit": 1}, retries=1).get("totalSize")
     return count if isinstance(count, int) else None
 
@@ -261,11 +240,8 @@ def _add_unlisted(client: ConfluenceClient, listing: SpaceListing, batch_size: i
 
 
 def list_ids(client: ConfluenceClient, scope: SpaceScope) -> set[str]:
-    """Return the ids that a space lists, and nothing else: a fifth of the requests that details take.
-
-    Raises:
-        SourceError: as `list_space`.
-    """
+    """Return the ids that a space lists, and nothing else: a fifth of the requests that details take. Raises
+    SourceError: as `list_space`."""
     return {str(entry.get("id")) for entry in _entries(client, scope, None)}
 
 
@@ -290,10 +266,8 @@ def batches(ids: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def still_there(client: ConfluenceClient, gone: list[str], scope: SpaceScope, batch_size: int) -> PageBatch:
-    """Return the pages that an enumeration missed although they are in the space.
-
-    An offset enumeration misses a page when an earlier one is deleted under it. Pages in the trash need no request.
-    """
+    """Return the pages that an enumeration missed although they are in the space. An offset enumeration misses a page
+    when an earlier one is deleted under it. Pages in the trash need no request."""
     trashed = _trashed(client, scope, set(gone))
     still = PageBatch()
     for ids in batches([page_id for page_id in gone if page_id not in trashed], batch_size):
@@ -356,10 +330,8 @@ Hanging = dict[str, list[Envelope]]
 
 
 def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | None:
-    """Return all files or comments in the search index; None if the site cannot list them this way.
-
-    The index may lag behind: a later sync adds new ones, and missing ones must be requested from their page.
-    """
+    """Return all files or comments in the search index; None if the site cannot list them this way. The index may lag
+    behind: a later sync adds new ones, and missing ones must be requested from their page."""
     params = {
         "cql": f'type = {kind} and space = "{space}"',
         "expand": "version,container,extensions" if kind == "attachment" else "version,container",

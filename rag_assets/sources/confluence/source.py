@@ -1,8 +1,6 @@
 """A live Confluence space over REST: only changed bodies are fetched, and nothing is deleted on suspicion.
 
-Belongs here: comparing the space's listing with the last sync, fetching changes, detecting deletions and choosing
-readers to read again. Fetched rows are stored on disk, so that a killed sync resumes.
-Does not belong here: requests (`client`), the enumeration (`listing`), envelopes (`envelope`).
+Fetched rows are stored on disk, so that a killed sync resumes.
 
 A page's readers depend on itself and on every page above it, and these are read one after the other. If one is
 restricted after it was read, and another opened before it is, the combination never existed, and would show a text to
@@ -26,14 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, refuse_loss, rows_by_id
-from rag_assets.sources.bounded_http import HttpLimits, hosts_of
-from rag_assets.sources.confluence.changes import (
-    SyncState,
-    dump_sync_state,
-    list_changes,
-    list_noted,
-    load_sync_state,
-)
+from rag_assets.sources.confluence.changes import SyncState, dump_sync_state, list_changes, list_noted, load_sync_state
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.listing import (
     CUT,
@@ -48,16 +39,9 @@ from rag_assets.sources.confluence.listing import (
     list_space,
     still_there,
 )
-from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, ServerFault
+from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, HttpLimits, ServerFault, hosts_of
 from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_of
-from rag_assets.steps.readers import (
-    EffectiveReaders,
-    Grants,
-    effective_readers,
-    grants_of,
-    lineage,
-    space_readers,
-)
+from rag_assets.steps.readers import EffectiveReaders, Grants, effective_readers, grants_of, lineage, space_readers
 from rag_serving.access.principals import NOBODY, intersect_readers
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import StoreError, read_table, remove_folder, write_table
@@ -65,12 +49,9 @@ from rag_serving.config.sources import Confluence as Settings
 
 
 class SyncCheckpoint:
-    """The numbered batches of one source.
-
-    `settled` is the number that the last complete sync left in its state: whoever stored that state had stored its
-    table before, so the batches below it have served. `identity` names the site and space, so that batches of other
-    settings are never taken up.
-    """
+    """The numbered batches of one source. `settled` is the number that the last complete sync left in its state:
+    whoever stored that state had stored its table before, so the batches below it have served. `identity` names the
+    site and space, so that batches of other settings are never taken up."""
 
     def __init__(self, folder: Path, identity: str, settled: int = 1) -> None:
         root = folder / "sync"
@@ -118,16 +99,9 @@ def settled_readers(
     before: Mapping[str, str],
     fetched: Mapping[str, bool],
 ) -> EffectiveReaders:
-    """Return the reader class of every page of a listing.
-
-    Args:
-        client: of the site.
-        listing: its grants are the first reading, and are updated.
-        space: reader class of the space.
-        shown: the pages shown now.
-        before: the reader classes of the last sync, of pages with unchanged text.
-        fetched: pages read a second time, with their body; whether both readings agree.
-    """
+    """Return the reader class of every page of a listing, whose grants are the first reading, and are updated. `space`:
+    reader class of the space; `before`: those of the last sync, of pages with unchanged text; `fetched`: pages read a
+    second time, with their body, and whether both readings agree."""
     shown = list(shown)
     runs = {one: (_LISTED, _LISTED) if one in listing.read else (_REMEMBERED, _REMEMBERED) for one in listing.grants}
     runs |= {one: (_LISTED if same else _FETCHED, _FETCHED) for one, same in fetched.items()}
@@ -137,7 +111,10 @@ def settled_readers(
         if not torn:
             return readers
         again = set[str]().union(*torn.values())
-        other = _read_again(client, listing, again)
+        fresh = _read(client, listing.grants, listing.pages.keys(), again)
+        other = {one for one in again if fresh.get(one) != listing.grants[one]}
+        listing.grants.update(fresh)
+        listing.add_ancestors(client)
         runs |= dict.fromkeys(listing.grants.keys() - runs.keys(), (number, number))  # ancestors that are named now
         runs |= {one: (number if one in other else runs[one][0], number) for one in again}
     readers = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
@@ -152,15 +129,8 @@ def settled_readers(
 def decided_as_before(
     client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], page_ids: Iterable[str]
 ) -> set[str]:
-    """Return the pages whose restrictions, own and inherited, still read the same: they were in force for all readings
-    in between.
-
-    Args:
-        client: of the site.
-        grants: the readings.
-        pages: those of them that are pages of the space.
-        page_ids: raw ids of the pages to compare.
-    """
+    """Return those of the pages (raw ids) whose restrictions, own and inherited, still read the same: they were in
+    force for all readings in between. `pages`: those of `grants` that are pages of the space."""
     above = {one: _known_lineage(one, grants) for one in page_ids}
     now = _read(client, grants, pages, set[str]().union(*above.values()))
     return {one for one, ids in above.items() if all(now.get(each) == grants[each] for each in ids)}
@@ -177,7 +147,6 @@ def _wider(shown: Iterable[str], readers: EffectiveReaders, before: Mapping[str,
 def _torn(
     grants: Mapping[str, Grants], pages: Iterable[str], runs: Mapping[str, tuple[int, int]]
 ) -> dict[str, list[str]]:
-    """Return pages whose lineage may mix two moments, each with the pages to read again."""
     torn: dict[str, list[str]] = {}
     for page_id in pages:
         above = _known_lineage(page_id, grants)
@@ -190,15 +159,6 @@ def _torn(
 
 def _known_lineage(page_id: str, grants: Mapping[str, Grants]) -> list[str]:
     return [one for one in lineage(page_id, grants) if one in grants]
-
-
-def _read_again(client: ConfluenceClient, listing: SpaceListing, ids: set[str]) -> set[str]:
-    """Read grants anew; which of them are others, or cannot be read any more."""
-    fresh = _read(client, listing.grants, listing.pages.keys(), ids)
-    other = {one for one in ids if fresh.get(one) != listing.grants[one]}
-    listing.grants.update(fresh)
-    listing.add_ancestors(client)
-    return other
 
 
 def _read(
@@ -259,11 +219,9 @@ class ConfluenceSpace:
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """List the space, fetch the bodies that changed, and update everything else of every page.
-
-        While `listing_every_s` keeps the last complete listing valid, only changes from CQL are read; with `only`,
-        these pages and those below moved ones.
-        """
+        """List the space, fetch the bodies that changed, and update everything else of every page. While
+        `listing_every_s` keeps the last complete listing valid, only changes from CQL are read; with `only`, these
+        pages and those below moved ones."""
         self._began = time.time()
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
             return self._sync(client, rows_by_id(previous), state, progress)
@@ -323,7 +281,6 @@ class ConfluenceSpace:
         return list_changes(client, self._scope, before, memory, self._settings.batch_size)
 
     def _comparable(self, known: Mapping[str, Row]) -> dict[str, Row]:
-        """Return the rows of the last sync by raw id."""
         return {page_id.removeprefix(self._settings.id_prefix): row for page_id, row in known.items()}
 
     def _recall(self, before: Mapping[str, Row], state: Mapping[str, Any]) -> SyncState | None:
@@ -348,7 +305,6 @@ class ConfluenceSpace:
         return dump_sync_state(now, state.get("listed_at", self._began), self._ancestors(rows), self._scope.parts)
 
     def _ancestors(self, rows: Mapping[str, Row]) -> dict[str, tuple[str, ...]]:
-        """Return the raw ids above each page."""
         prefix = self._settings.id_prefix
         return {one: tuple(above.removeprefix(prefix) for above in row["ancestors"]) for one, row in rows.items()}
 
@@ -371,7 +327,6 @@ class ConfluenceSpace:
     def _fetch(
         self, client: ConfluenceClient, sync: _SpaceSync, work: SyncCheckpoint, progress: Progress | None
     ) -> None:
-        """The bodies of new and changed pages, batch by batch onto disk."""
         resumable = self._comparable(work.rows())
         wanted = []
         for page_id, entry in sync.listing.pages.items():
@@ -413,10 +368,8 @@ class ConfluenceSpace:
         return row
 
     def _rows(self, sync: _SpaceSync) -> dict[str, Row]:
-        """Return every row of the space; a page that could not be fetched keeps its last version.
-
-        One that could not even be listed keeps its last readers, too: as its own restriction, which others narrow.
-        """
+        """Return every row of the space; a page that could not be fetched keeps its last version. One that could not
+        even be listed keeps its last readers, too: as its own restriction, which others narrow."""
         rows = {}
         above = self._ancestors(sync.before)
         for page_id in sync.failures.keys() & sync.before.keys() - sync.listing.grants.keys():
@@ -455,11 +408,7 @@ class ConfluenceSpace:
 
 
 def open_client(settings: Settings) -> ConfluenceClient:
-    """Return a client that is signed in as the settings say.
-
-    Raises:
-        SourceError: an environment variable is missing.
-    """
+    """Return a client that is signed in as the settings say. Raises SourceError: an environment variable is missing."""
     limits = HttpLimits(
         settings.base_url,
         hosts_of(settings.base_url, settings.download_hosts),
@@ -490,7 +439,6 @@ def _is_version(row: Row | None, version: int) -> bool:
 
 
 def _is_listed(row: Row, page_id: str, listing: SpaceListing) -> bool:
-    """Return whether a row has the version in the listing."""
     entry = listing.pages.get(page_id)
     return entry is not None and _is_version(row, version_of(entry))
 

@@ -1,10 +1,4 @@
-"""Files that are read as documents, one after the other: of a folder, and beside the pages of a site.
-
-Belongs here: comparing a folder with its last sync, by digests of files that are not read when nothing was written;
-which page each file is: the one of its name, or of the file that had its content before; which are read anew, and what
-becomes of one that cannot be read. Does not belong here: finding the files (`folder`, `sites.page_sync`), the row of
-one (`rows`).
-"""
+"""Documents as rows of PAGES: one from its file, and those of a folder, or beside the pages of a site, in a sync."""
 
 from __future__ import annotations
 
@@ -14,22 +8,167 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rag_assets.sources.base import READING_VERSION, Row, SourceError, digest, settings_digest
-from rag_assets.sources.documents.rows import (
-    MARK,
-    DocumentFacts,
-    DocumentReading,
-    ExcludedError,
-    RowMaker,
-    UnreadableError,
+from rag_assets.sources.base import (
+    READING_VERSION,
+    OriginalFacts,
+    Row,
+    SourceError,
+    digest,
+    is_kept,
+    keep_original,
+    settings_digest,
 )
+from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.sites.trees import FileTree, LargeFileError, opened_tree
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.records import FileError, PagesDone, needs
 from rag_assets.steps.readers import space_readers
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files, SiteSource
-from rag_serving.documents.kinds import extension_of, safe_name
+from rag_serving.documents import kinds
+
+if TYPE_CHECKING:
+    from rag_assets.parsing.reader import LimitedReader, ReadDocument
+
+
+MARK = "doc"
+"""What the ids of documents begin with; those of pages are numbers."""
+PAGE_PATH = "/p/"
+"""Where Citelock itself shows a document."""
+_RENDERED = frozenset({"pdf", "image"})
+
+
+class ExcludedError(Exception):
+    """A file that is left out on purpose; the message says why."""
+
+
+class UnreadableError(Exception):
+    """A file that should be read and cannot be; the message says why."""
+
+
+@dataclass(frozen=True)
+class DocumentReading:
+    """The settings for reading a source's documents."""
+
+    reader: LimitedReader | None = None  # None: one within the default limits
+    originals: Path | None = None  # where files are kept that serving renders; None: none is kept
+    public_url: str | None = None  # where people reach the server
+
+    def limited(self) -> LimitedReader:
+        """Return the reader, or a new one."""
+        from rag_assets.parsing.reader import LimitedReader
+
+        return self.reader or LimitedReader(Documents())
+
+    def address(self, page_id: str) -> str:
+        """Return the address where Citelock shows a document; relative if the server's own is unknown."""
+        return f"{(self.public_url or '').rstrip('/')}{PAGE_PATH}{page_id}"
+
+
+@dataclass(frozen=True)
+class DocumentFacts:
+    """A document before its text is read."""
+
+    page_id: str
+    version: int
+    name: str
+    url: str
+    readers: str
+    updated_at: datetime
+    source_file: str | None = None  # its name below the folder; None: it lies in none
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    """Makes the rows of one source's documents."""
+
+    key: str
+    settings: Files | SiteSource
+    reader: LimitedReader
+    originals: Path | None
+
+    def read(self, facts: DocumentFacts, content: bytes, pages_done: PagesDone | None = None) -> Row:
+        """Return the row of a document; `pages_done` receives the progress in a paged one. Raises ExcludedError: its
+        format is not supported, or it is empty or too large. Raises UnreadableError: it is broken, encrypted, or takes
+        too much."""
+        if not content.strip():
+            raise ExcludedError("it is empty")
+        if len(content) > self.settings.max_file_bytes:
+            raise ExcludedError(f"it is larger than {self.settings.max_file_bytes} bytes (max_file_bytes)")
+        try:
+            kind = kinds.kind_in(facts.name, content)
+        except kinds.BrokenFileError as error:
+            raise UnreadableError(str(error)) from None
+        except kinds.KindError as error:
+            raise ExcludedError(str(error)) from None
+        document = self._read(facts.name, content, pages_done)
+        text = document.text
+        original = None
+        if self.originals and kind in _RENDERED:
+            original = keep_original(
+                self.originals, document.content, kinds.media_type("pdf"), text.page_count, document.received_sha256
+            )
+        return self._row(facts, text.body, text.body_format, title_of(facts.name, kind), original)
+
+    def kept(self, row: Row, facts: DocumentFacts) -> Row | None:
+        """Return the row of a document with unchanged bytes: its facts may have changed. None if it has to be read
+        again: it was cut by a limit that has changed, or its file is not stored."""
+        original = row["original"]
+        if self.reader.is_outdated(row["body"], row["body_format"]):
+            return None
+        if original is not None and (self.originals is None or not is_kept(self.originals, original)):
+            return None
+        path = PurePosixPath(facts.name)
+        has_ending = bool(path.suffix) and row["title"].endswith(path.suffix)
+        return self._row(
+            facts, row["body"], row["body_format"], path.name if has_ending else (path.stem or path.name), original
+        )
+
+    def _row(
+        self, facts: DocumentFacts, body: str, body_format: str, title: str, original: OriginalFacts | None
+    ) -> Row:
+        flavor = "markdown" if body_format == "markdown" else "html"
+        return {
+            "source": self.key,
+            "tenant": self.settings.tenant,
+            "page_id": facts.page_id,
+            "version": facts.version,
+            "space": self.settings.space or self.key,
+            "title": title,
+            "url": facts.url,
+            "status": "current",
+            "updated_at": facts.updated_at,
+            "labels": [],
+            "ancestors": [],
+            "ancestor_titles": [],
+            "position": None,
+            "readers": facts.readers,
+            "body": body,
+            "body_format": body_format,
+            "anchor_flavor": flavor,
+            "content_hash": content_hash(title, body, body_format, flavor, original["sha256"] if original else None),
+            "original": original,
+            "source_file": facts.source_file,
+        }
+
+    def _read(self, name: str, content: bytes, pages_done: PagesDone | None) -> ReadDocument:
+        try:
+            document = self.reader.document(name, content, pages_done)
+        except FileError as error:
+            raise (ExcludedError if str(error) == kinds.PASSWORD else UnreadableError)(str(error)) from None
+        except ImportError as error:
+            raise UnreadableError(needs(error)) from None
+        if not document.text.body.strip():
+            raise ExcludedError("it has no text")
+        return document
+
+
+def title_of(name: str, kind: kinds.Kind) -> str:
+    """Return the title of a document: its file name, without the ending where that only says how it is written."""
+    path = PurePosixPath(name)
+    return (path.stem if kind != "code" and path.suffix else path.name) or name
 
 
 @dataclass(frozen=True)
@@ -56,13 +195,8 @@ class Known:
 
 
 def identify(key: str, digests: Mapping[str, str], known: Mapping[str, Known]) -> dict[str, str]:
-    """Return the page of each file, by name.
-
-    Args:
-        key: the source; ids of two sources differ.
-        digests: SHA-256 of the files that there are, by name.
-        known: those of the last sync.
-    """
+    """Return the page of each file, by name; ids of two sources differ. `digests`: SHA-256 of the files that there are,
+    `known`: those of the last sync, by name."""
     page_ids = {name: known[name].page_id for name in digests if name in known}
     new, gone = digests.keys() - known.keys(), known.keys() - digests.keys()
     of_new, of_gone = Counter(digests[name] for name in new), Counter(known[name].sha256 for name in gone)
@@ -129,14 +263,8 @@ def is_unchanged(tree: FileTree, name: str, known: Known | None, began: object) 
 
 
 def content_digest(tree: FileTree, name: str, known: Known | None, began: object) -> str | None:
-    """Return the SHA-256 of a file: the known one if nothing was written since; None if it cannot be read.
-
-    Args:
-        tree: the files.
-        name: of the file.
-        known: it at the last sync; None: it was not there.
-        began: when the last sync began, in seconds since 1970; anything else: not known.
-    """
+    """Return the SHA-256 of a file: the known one if nothing was written since; None if it cannot be read. `began`:
+    when the last sync began, in seconds since 1970; anything else: not known."""
     if known is not None and is_unchanged(tree, name, known, began):
         return known.sha256
     try:
@@ -163,12 +291,6 @@ def readers_notes(key: str, settings: Files | SiteSource) -> list[str]:
     ]
 
 
-class ReadableFiles(Protocol):
-    """The source of the files' content."""
-
-    def read(self, name: str, /) -> bytes: ...
-
-
 @dataclass(frozen=True)
 class DocumentFile:
     """A file before it is read."""
@@ -184,14 +306,14 @@ class DocumentFile:
     @property
     def base_name(self) -> str:
         """The name without folders, as it may be shown."""
-        return safe_name(self.name.rpartition("/")[2])
+        return kinds.safe_name(self.name.rpartition("/")[2])
 
 
 @dataclass
 class DocumentPages:
     """The outcome of the documents, by row id; `now`: the new memory of them, by name."""
 
-    files: ReadableFiles
+    files: FileTree
     before: Mapping[str, Row]
     known: Mapping[str, Known]  # by page id
     maker: RowMaker
@@ -234,11 +356,9 @@ class DocumentPages:
         return self.maker.kept(row, facts) if row is not None else None
 
     def _read(self, document: DocumentFile, facts: DocumentFacts) -> list[str] | None:
-        """Read a file into its row; a content that another file had is not read again.
-
-        Return its outcome (`failed`, `excluded`) and the reason if it gives none.
-        """
-        content = (document.sha256 or "", extension_of(document.base_name))
+        """Read a file into its row; a content that another file had is not read again. Return its outcome (`failed`,
+        `excluded`) and the reason if it gives none."""
+        content = (document.sha256 or "", kinds.extension_of(document.base_name))
         if (twin := self.read.get(content)) and (row := self.maker.kept(twin, facts)):
             self.rows[facts.page_id] = row
             return None
@@ -268,7 +388,7 @@ class DocumentPages:
 def rows_by_content(known: Mapping[str, Known], before: Mapping[str, Row], prefix: str) -> dict[tuple[str, str], Row]:
     """Return the rows of the last sync by digest and ending of their file."""
     return {
-        (one.sha256, extension_of(name.rpartition("/")[2])): row
+        (one.sha256, kinds.extension_of(name.rpartition("/")[2])): row
         for name, one in known.items()
         if one.left_out is None and (row := before.get(f"{prefix}{one.page_id}"))
     }

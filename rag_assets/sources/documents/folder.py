@@ -1,10 +1,4 @@
-"""A folder, a zip or a prefix of an object store as a source: each file is a page, members of archives included.
-
-Belongs here: the files of one sync, their ids and addresses, names and contents of members of archives, how deep
-archives within archives are opened. Does not belong here: finding the files (`sites.trees`), unpacking
-(`rag_assets.steps.files.file_text`), renamed files and which are read anew (`document_pages`), the row of one
-(`rows`).
-"""
+"""A folder, a zip or a prefix of an object store as a source: each file is a page, members of archives included."""
 
 from __future__ import annotations
 
@@ -17,26 +11,18 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from rag_assets.sources.base import (
-    READING_VERSION,
-    Progress,
-    SourceError,
-    SyncResult,
-    finish,
-    rows_by_id,
-)
+from rag_assets.sources.base import READING_VERSION, Progress, SourceError, SyncResult, finish, rows_by_id
 from rag_assets.sources.documents.document_pages import (
     DocumentFile,
     DocumentPages,
     FileSource,
-    Known,
+    RowMaker,
     content_digest,
     identify,
     known_files,
     readers_notes,
     rows_by_content,
 )
-from rag_assets.sources.documents.rows import RowMaker
 from rag_assets.sources.sites.trees import MOST_FILES, FileTree, LargeFileError, check_size
 from rag_assets.steps.files.file_text import ZipMembers
 from rag_assets.steps.files.records import FileError
@@ -48,10 +34,8 @@ DEEPEST = 2
 
 
 class MembersTree:
-    """The files of a tree; in place of an archive its members, as `archive.zip/member`.
-
-    An archive that cannot be opened stays a file of its own, which then fails with a reason; `unopened` names it.
-    """
+    """The files of a tree; in place of an archive its members, as `archive.zip/member`. An archive that cannot be
+    opened stays a file of its own, which then fails with a reason; `unopened` names it."""
 
     def __init__(self, tree: FileTree, key: str, max_bytes: int) -> None:
         """`max_bytes`: a larger member cannot be read, as no larger file can."""
@@ -80,7 +64,6 @@ class MembersTree:
         return self._written.get(name) or self._tree.written_at(self._where[name][0])
 
     def touched_at(self, name: str) -> float:
-        """See `FileTree`."""
         return 0.0 if self.is_member(name) else self._tree.touched_at(name)
 
     def is_member(self, name: str) -> bool:
@@ -88,17 +71,12 @@ class MembersTree:
         return len(self._where[name]) > 1
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            KeyError: there is none of that name.
-            FileError: it cannot be read, or is larger than allowed.
-        """
+        """Return the content of a file. Raises KeyError: there is none of that name. Raises FileError: it cannot be
+        read, or is larger than allowed."""
         path = self._where[name]
         return self._content(path)
 
     def _found(self, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-        """Yield label, path and stamp of a file, or those of its members."""
         label = "/".join(path)
         stamp = self._tree.stamp(path[0]) if len(path) == 1 else self._members(path[:-1]).stamp(path[-1])
         members = None
@@ -116,11 +94,7 @@ class MembersTree:
             yield from self._found((*path, name))
 
     def _members(self, path: tuple[str, ...]) -> ZipMembers:
-        """Return the members of an archive.
-
-        Raises:
-            FileError, KindError: it cannot be opened, or is no archive.
-        """
+        """Return the members of an archive. Raises FileError, KindError: it cannot be opened, or is no archive."""
         if self._open is None or self._open[0] != path:
             content = self._content(path)
             if kind_in(path[-1], content) != "archive":
@@ -146,7 +120,8 @@ class DocumentFolder(FileSource[Files]):
         with self._tree() as whole, nullcontext(reading.reader) if reading.reader else reading.limited() as reader:
             tree = MembersTree(whole, self.key, self._settings.max_file_bytes)
             digests = {name: content_digest(tree, name, known.get(name), state.get("began")) for name in tree.names}
-            kept = _hidden(tree, known)
+            unopened = tuple(f"{archive}/" for archive in tree.unopened)  # what was read from them is kept
+            kept = {name: one.sha256 for name, one in known.items() if name.startswith(unopened)}
             page_ids = identify(self.key, {name: one for name, one in digests.items() if one} | kept, known)
             maker = RowMaker(self.key, self._settings, reader, reading.originals)
             twins = rows_by_content(known, before, self._settings.id_prefix)
@@ -180,14 +155,3 @@ class DocumentFolder(FileSource[Files]):
         quoted = quote(name, errors="surrogateescape")
         url = self._reading.address(row_id) if base is None else f"{base.rstrip('/')}/{quoted}"
         return DocumentFile(name, page_id, row_id, sha256, tree.stamp(name), tree.written_at(name), url)
-
-
-def _hidden(tree: MembersTree, known: Mapping[str, Known]) -> dict[str, str]:
-    """Return the digests of files that were read from archives which cannot be opened now, by name."""
-    if not tree.unopened:
-        return {}
-    return {
-        name: one.sha256
-        for name, one in known.items()
-        if any(name.startswith(f"{archive}/") for archive in tree.unopened)
-    }

@@ -1,9 +1,4 @@
-"""The upload inbox as a source: each document is a page, with the readers that were chosen for it.
-
-Belongs here: which documents are read anew, what becomes of one that cannot be, and writing how far each is at a
-bounded rate. Does not belong here: receiving documents and the meaning of a state (`rag_serving.documents`), the row of
-one (`rows`), deciding that one is published (`rag_assets.publishing.documents`).
-"""
+"""The upload inbox as a source: each document is a page, with the readers that were chosen for it."""
 
 from __future__ import annotations
 
@@ -15,17 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.sources.base import (
-    READING_VERSION,
-    Progress,
-    Row,
-    SyncResult,
-    digest,
-    finish,
-    rows_by_id,
-    settings_digest,
-)
-from rag_assets.sources.documents.rows import DocumentFacts, DocumentReading, ExcludedError, RowMaker, UnreadableError
+from rag_assets.sources import base
+from rag_assets.sources.documents import document_pages
 from rag_serving.config.sources import Files
 from rag_serving.documents.inbox import Entry, Inbox, ReadState, Stage
 
@@ -86,12 +72,12 @@ Unread = list[str]
 class _InboxSync:
     """The outcome of the documents, by page id."""
 
-    before: Mapping[str, Row]
+    before: Mapping[str, base.Row]
     unread_before: Mapping[str, Unread]
     states: StateWriter
-    maker: RowMaker
+    maker: document_pages.RowMaker
     may_reuse: bool
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, base.Row] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     unread: dict[str, Unread] = field(default_factory=dict)
@@ -100,7 +86,7 @@ class _InboxSync:
 class InboxSource:
     """Documents that people upload."""
 
-    def __init__(self, key: str, settings: Files, inbox: Inbox, reading: DocumentReading) -> None:
+    def __init__(self, key: str, settings: Files, inbox: Inbox, reading: document_pages.DocumentReading) -> None:
         self.key = key
         self._settings = settings
         self._inbox = inbox
@@ -108,36 +94,38 @@ class InboxSource:
 
     def fingerprint(self) -> str:
         """Return a digest of the records and settings; no document is opened."""
-        return digest(
-            settings_digest(self.key, self._settings), self._reading.public_url or "", self._inbox.fingerprint()
+        return base.digest(
+            base.settings_digest(self.key, self._settings), self._reading.public_url or "", self._inbox.fingerprint()
         )
 
-    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
+    def sync(
+        self, previous: pa.Table | None, state: Mapping[str, Any], progress: base.Progress | None = None
+    ) -> base.SyncResult:
         """Read the documents that are new or were replaced; the others keep their text."""
         entries = {name: entry for name, entry in self._inbox.entries().items() if entry.document.deleted_at is None}
-        reading, may_reuse = self._reading, state.get("reading") == READING_VERSION
+        reading, may_reuse = self._reading, state.get("reading") == base.READING_VERSION
         with nullcontext(reading.reader) if reading.reader else reading.limited() as reader:
-            maker = RowMaker(self.key, self._settings, reader, reading.originals)
-            sync = _InboxSync(rows_by_id(previous), _remembered(state), StateWriter(self._inbox), maker, may_reuse)
+            maker = document_pages.RowMaker(self.key, self._settings, reader, reading.originals)
+            sync = _InboxSync(base.rows_by_id(previous), _remembered(state), StateWriter(self._inbox), maker, may_reuse)
             for done, (name, entry) in enumerate(sorted(entries.items()), start=1):
                 self._take(name, entry, sync)
                 if progress is not None:
                     progress(done, len(entries))
         sync.states.flush()
-        return finish(
+        return base.finish(
             None,
             sync.before,
             sync.rows,
             seen=len(entries),
             excluded=sync.excluded.items(),
             failures=sync.failures.items(),
-            state={"unread": sync.unread, "reading": READING_VERSION},
+            state={"unread": sync.unread, "reading": base.READING_VERSION},
         )
 
     def _take(self, name: str, entry: Entry, sync: _InboxSync) -> None:
         current, page_id = entry.document.current, entry.page_id
         address = self._reading.address(page_id)
-        facts = DocumentFacts(
+        facts = document_pages.DocumentFacts(
             page_id, current.version, entry.document.name, address, entry.readers, current.uploaded_at
         )
         row, known = sync.before.get(page_id), sync.unread_before.get(page_id)
@@ -149,7 +137,7 @@ class InboxSource:
         else:
             self._read(name, entry, facts, sync)
 
-    def _read(self, name: str, entry: Entry, facts: DocumentFacts, sync: _InboxSync) -> None:
+    def _read(self, name: str, entry: Entry, facts: document_pages.DocumentFacts, sync: _InboxSync) -> None:
         current = entry.document.current
 
         def pages_done(page: int, pages: int) -> None:
@@ -160,9 +148,9 @@ class InboxSource:
             with self._inbox.files.open_content(current.sha256) as file:
                 content = file.read(self._settings.max_file_bytes + 1)
             row = sync.maker.read(facts, content, pages_done)
-        except ExcludedError as error:
+        except document_pages.ExcludedError as error:
             self._leave_out(name, entry, sync, [current.sha256, "excluded", str(error)])
-        except UnreadableError as error:
+        except document_pages.UnreadableError as error:
             self._leave_out(name, entry, sync, [current.sha256, "failed", str(error)])
         except OSError as error:
             why = f"its bytes are not there any more ({error.strerror}); upload it again"
@@ -190,6 +178,6 @@ class InboxSource:
 def _remembered(state: Mapping[str, Any]) -> dict[str, Unread]:
     """Return the files that the last sync could not read; none if unknown."""
     known = state.get("unread")
-    if state.get("reading") != READING_VERSION or not isinstance(known, dict):
+    if state.get("reading") != base.READING_VERSION or not isinstance(known, dict):
         return {}
     return {name: unread for name, unread in known.items() if isinstance(unread, list) and len(unread) == 3}

@@ -1,8 +1,4 @@
-"""Built sites: folders of HTML that a generator made.
-
-Belongs here: which files are pages, what of one is its text, its title, titles of `objects.inv`.
-Does not belong here: blocks of HTML (`steps.formats.html`), the address that a page calls its own (`source`).
-"""
+"""Built sites: folders of HTML that a generator made."""
 
 from __future__ import annotations
 
@@ -73,12 +69,14 @@ class BuiltSite:
                 excluded[name] = "it is no page of the documentation"
             else:
                 title = titles.get(posixpath.splitext(name)[0])
-                pages.append(SitePage(name, _path(name), title))
+                folder, base = posixpath.split(name)
+                is_index = base in ("index.html", "index.htm")  # whose address is that of its folder
+                path = quoted(f"{folder}/" if is_index and folder else "" if is_index else name)
+                pages.append(SitePage(name, path, title))
         settings = (INVENTORY,) if has_file(tree, INVENTORY) else ()
         return SitePlan("html", pages, excluded, settings)
 
     def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
-        """See `Site`."""
         from lxml import etree
 
         text = decoded(tree.read(page.name))
@@ -90,7 +88,10 @@ class BuiltSite:
             raise FileError(str(error)) from None
         if reason := _exclusion(root):
             raise ExcludedPageError(reason)
-        main = _main_part(root)
+        main = next((found[0] for path in _MAIN if (found := root.xpath(path))), None)
+        main = root.find("body") if main is None else main
+        if main is None:
+            raise FileError("it has no body")
         title = page.title or _title(root, main)
         _clean(main)
         _set_links(main, plan, page)
@@ -108,21 +109,20 @@ class BuiltSite:
         )
 
 
-def _main_part(root: Any) -> Any:
-    """Return the element with a page's text. Raises FileError if there is none."""
-    main = next((found[0] for path in _MAIN if (found := root.xpath(path))), None)
-    main = root.find("body") if main is None else main
-    if main is None:
-        raise FileError("it has no body")
-    return main
-
-
 def _clean(main: Any) -> None:
-    """Remove non-text, and write code and admonitions in the common form."""
     from lxml import etree
 
     etree.strip_elements(main, "script", "style", "nav", "noscript", "template", "button", with_tail=False)
-    _without_navigation(main)
+    # a heading keeps its id, even if that was on its permalink
+    for element in main.xpath(_NAVIGATION):
+        above = element.getparent()
+        if above is None:
+            continue
+        name = element.get("id") or element.get("name")
+        if name and (above.tag in _HEADINGS or getattr(element.getnext(), "tag", "") in _HEADINGS):
+            anchor = element.makeelement("a", {"id": name})
+            element.addprevious(anchor)
+        element.drop_tree()
     _mark_code(main)
     _mark_notes(main)
 
@@ -131,16 +131,7 @@ def _order(name: str) -> tuple[str, bool, str]:
     return posixpath.dirname(name), not posixpath.basename(name).startswith("index."), name
 
 
-def _path(name: str) -> str:
-    """Return the path of an address: that of a folder's index is the folder."""
-    folder, base = posixpath.split(name)
-    if base in ("index.html", "index.htm"):
-        return quoted(f"{folder}/") if folder else ""
-    return quoted(name)
-
-
 def _exclusion(root: Any) -> str | None:
-    """Return why a page leaves itself out."""
     for meta in root.iter("meta"):
         name = (meta.get("name") or "").lower()
         if name in ("robots", "googlebot") and re.search(r"\b(?:noindex|none)\b", (meta.get("content") or "").lower()):
@@ -163,19 +154,6 @@ def _title(root: Any, main: Any) -> str:
     return " ".join(title.text_content().split()) if title is not None else ""
 
 
-def _without_navigation(main: Any) -> None:
-    """Remove navigation; a heading keeps its id, even if that was on its permalink."""
-    for element in main.xpath(_NAVIGATION):
-        above = element.getparent()
-        if above is None:
-            continue
-        name = element.get("id") or element.get("name")
-        if name and (above.tag in _HEADINGS or getattr(element.getnext(), "tag", "") in _HEADINGS):
-            anchor = element.makeelement("a", {"id": name})
-            element.addprevious(anchor)
-        element.drop_tree()
-
-
 def _mark_code(main: Any) -> None:
     """Give code the class of its language, wherever its generator says it; line numbers are none of it."""
     for pre in main.iter("pre"):
@@ -191,7 +169,6 @@ def _mark_code(main: Any) -> None:
 
 
 def _mark_notes(main: Any) -> None:
-    """Make a quote of each admonition."""
     for element in main.xpath('.//div[contains(@class,"admonition") and not(contains(@class,"admonition-"))]'):
         if any(name in (element.get("class") or "").split() for name in ("admonition", "theme-admonition")):
             element.tag = "blockquote"
@@ -216,7 +193,6 @@ def _mark_notes(main: Any) -> None:
 
 
 def _set_links(main: Any, plan: SitePlan, page: SitePage) -> None:
-    """Make addresses of the links between the files."""
     for link in main.iter("a"):
         href = (link.get("href") or "").strip()
         if not href or href.startswith("#") or urlsplit(href).scheme or href.startswith("//"):
@@ -233,7 +209,6 @@ def _set_links(main: Any, plan: SitePlan, page: SitePage) -> None:
 
 
 def _files(name: str) -> Iterator[str]:
-    """Yield the names of files that a path may mean."""
     bare = "" if name == "." else name
     yield bare
     yield f"{bare}/index.html".lstrip("/")
@@ -241,7 +216,6 @@ def _files(name: str) -> Iterator[str]:
 
 
 def _documents(tree: SourceTree) -> Iterator[tuple[str, str]]:
-    """Yield the documents that an inventory of Sphinx names, with their titles."""
     try:
         content = tree.read(INVENTORY)
         head = content.split(b"\n", 4)

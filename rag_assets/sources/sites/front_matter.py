@@ -1,8 +1,4 @@
-"""Front matter and settings in YAML, read as text without building anything.
-
-Belongs here: YAML as plain mappings, lists and strings within limits; where front matter ends; what it says of a page.
-Does not belong here: what a generator makes of it.
-"""
+"""Front matter and settings in YAML, read as text without building anything."""
 
 from __future__ import annotations
 
@@ -40,13 +36,9 @@ class _Node:
 
 
 def read_yaml(text: str) -> Value:
-    """Return a YAML document as mappings, lists and strings.
-
-    Nothing is constructed: a tag like `!!python/name:a.b` gives the name as a string, of a mapping under `TAG`.
-
-    Raises:
-        YamlError: it is not valid, nested deeper than 60, or its aliases expand to more than 200,000 values.
-    """
+    """Return a YAML document as mappings, lists and strings. Nothing is constructed: a tag like `!!python/name:a.b`
+    gives the name as a string, of a mapping under `TAG`. Raises YamlError: it is not valid, nested deeper than 60, or
+    its aliases expand to more than 200,000 values."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -212,11 +204,8 @@ class FrontMatter:
 
 
 def split_front_matter(text: str) -> tuple[FrontMatter, str]:
-    """Return the front matter of a text and the text after it; a rule at its beginning is none.
-
-    Raises:
-        FileError: it is not valid, or longer than `FRONT_MATTER_MAX` characters.
-    """
+    """Return the front matter of a text and the text after it; a rule at its beginning is none. Raises FileError: it is
+    not valid, or longer than `FRONT_MATTER_MAX` characters."""
     begin = _FENCE.match(text)
     if begin is None:
         return FrontMatter(), text

@@ -1,9 +1,4 @@
-"""Markdown pages as HTML, as GitHub shows them: what all generators of Markdown sites have in common.
-
-Belongs here: Markdown to elements; ids, links, images, footnotes and alerts of the elements; fences of code; which
-files of a repository, or of a folder that is made for no generator, are pages, their order and parents.
-Does not belong here: what one generator adds to Markdown.
-"""
+"""Markdown pages as HTML, as GitHub shows them: what all generators of Markdown sites have in common."""
 
 from __future__ import annotations
 
@@ -37,7 +32,11 @@ def link_address(plan: SitePlan, page: SitePage, href: str) -> str:
     path, _, _query = path.partition("?")
     target = _target(plan, page, unquote(path))
     if target is None:
-        return _file_address(plan, page, href)
+        if not plan.base_url:
+            return href
+        if href.startswith("/"):
+            return f"{plan.base_url}{href[1:]}"
+        return urljoin(f"{plan.base_url}{page.path}", href)
     return f"{plan.address(target)}{mark}{fragment}"
 
 
@@ -54,15 +53,6 @@ def _target(plan: SitePlan, page: SitePage, path: str) -> SitePage | None:
                 return found
     below = urljoin(f"/{unquote(page.path)}", path).strip("/")
     return plan.by_path.get(below) or plan.by_path.get(below.removesuffix(".html"))
-
-
-def _file_address(plan: SitePlan, page: SitePage, href: str) -> str:
-    """Return the address of a target that is no page: a picture, a download, an address of the server."""
-    if not plan.base_url:
-        return href
-    if href.startswith("/"):
-        return f"{plan.base_url}{href[1:]}"
-    return urljoin(f"{plan.base_url}{page.path}", href)
 
 
 _TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"\n]{0,500})\"|'([^'\n]{0,500})')")
@@ -160,7 +150,6 @@ class GithubSlugger:
         self._seen: dict[str, int] = {}
 
     def slug(self, text: str) -> str:
-        """See `Slugger`."""
         base = name = github_slug(text)
         while name in self._seen:
             self._seen[base] += 1
@@ -169,7 +158,6 @@ class GithubSlugger:
         return name
 
     def written(self, name: str) -> str:
-        """See `Slugger`."""
         return name
 
 
@@ -187,12 +175,8 @@ _RENAMED = MappingProxyType({"aside": "div", "footer": "div", "header": "div", "
 
 
 def read_markdown(tree: SourceTree, page: SitePage) -> tuple[FrontMatter, str]:
-    """Return the front matter of a page and the Markdown after it.
-
-    Raises:
-        ExcludedPageError: its front matter leaves it out.
-        FileError: it cannot be read.
-    """
+    """Return the front matter of a page and the Markdown after it. Raises ExcludedPageError: its front matter leaves it
+    out. Raises FileError: it cannot be read."""
     front, text = split_front_matter(text_of(tree.read(page.name)))
     if reason := front.exclusion:
         raise ExcludedPageError(reason)
@@ -211,19 +195,9 @@ def markdown_body(
     read: Iterable[str] = (),
     lost: Mapping[str, int] = MappingProxyType({}),
 ) -> SiteBody:
-    """Return the body of a page whose headings have their ids.
-
-    Args:
-        main: the page's content; its links and footnotes are rewritten.
-        plan: of the site, where links lead.
-        page: the page.
-        front: its front matter.
-        title: of the page.
-        lang: of the site, where the page says none.
-        labels: further ones.
-        read: names of the files that it includes.
-        lost: losses.
-    """
+    """Return the body of a page whose headings have their ids; links and footnotes of `main` are rewritten. `lang`: of
+    the site, where the page says none; `labels`: further ones; `read`: names of the files that it includes; `lost`: how
+    often what could not be carried over."""
     set_links(main, lambda href: link_address(plan, page, href))
     title_quotes(main, ALERTS)
     mark_footnotes(main)
@@ -242,15 +216,9 @@ def markdown_body(
 
 
 def markdown_main(text: str, *features: str) -> Element:
-    """Return Markdown as a `<main>` element: CommonMark with tables, strikethrough, task lists and footnotes.
-
-    Args:
-        text: Markdown; HTML in it is read as HTML.
-        features: further ones of `pyromark.Options`, without `ENABLE_`.
-
-    Raises:
-        FileError: it cannot be read.
-    """
+    """Return Markdown as a `<main>` element: CommonMark with tables, strikethrough, task lists and footnotes; HTML in
+    it is read as HTML. `features`: further ones of `pyromark.Options`, without `ENABLE_`. Raises FileError: it cannot
+    be read."""
     import pyromark
 
     options = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH
@@ -341,7 +309,6 @@ def mark_footnotes(main: Element) -> None:
 
 
 def _into_next(mark: Element) -> None:
-    """Move the mark of a footnote into the paragraph that is its text."""
     paragraph = mark.getnext()
     if paragraph is None or paragraph.tag != "p":
         return
@@ -408,7 +375,6 @@ class GithubSite:
         return SitePlan("github", pages, excluded)
 
     def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
-        """See `Site`."""
         front, text = read_markdown(tree, page)
         read: list[str] = []
         lost: Mapping[str, int] = {}

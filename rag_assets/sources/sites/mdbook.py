@@ -1,9 +1,5 @@
 """Books of mdBook: chapters of `SUMMARY.md` with the ids, addresses and text that mdBook makes of them.
 
-Belongs here: `book.toml`, chapters, parts and numbers of `SUMMARY.md`, files that `{{#include …}}` and its kin put into
-a chapter, addresses, ids, hidden lines of code, listings and notes of the Rust book.
-Does not belong here: Markdown itself (`markdown_page`).
-
 The rules are those of mdbook-summary 0.5 (`lib.rs`), mdbook-driver 0.5 (`builtin_preprocessors/links.rs`,
 `take_lines.rs`) and mdbook-html 0.5 (`hide_lines.rs`; ids: `utils.rs`, of the text with smart punctuation where the
 book has that on; the text itself stays as its author wrote it). A book is read as far as it can be: what stops a build
@@ -22,17 +18,8 @@ from html import escape
 from typing import Any
 from urllib.parse import unquote
 
+from rag_assets.sources.sites import markdown_page
 from rag_assets.sources.sites.front_matter import FrontMatter
-from rag_assets.sources.sites.markdown_page import (
-    HEADINGS,
-    RAW,
-    heading_title,
-    markdown_body,
-    markdown_main,
-    outside,
-    raw_headings_marked,
-    words_of,
-)
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
@@ -138,10 +125,8 @@ def with_hidden_lines(text: str, part: str) -> str:
 
 
 def shown_code(code: str, info: str, prefixes: Mapping[str, str]) -> str:
-    """Return the visible lines of a code block, without the hidden ones.
-
-    `info`: the words behind its fence; `prefixes`: what begins a hidden line, by language (`hidelines` in book.toml).
-    """
+    """Return the visible lines of a code block, without the hidden ones. `info`: the words behind its fence;
+    `prefixes`: what begins a hidden line, by language (`hidelines` in book.toml)."""
     words = [word for word in re.split(r"[ \t,]", info) if word]
     if words[:1] == ["rust"]:
         lines = [_rust_line(line) for line in _lines(code)]
@@ -214,20 +199,28 @@ _LINES = 20  # that a tag may be on
 
 
 def with_listings(text: str) -> str:
-    """Return Markdown with each listing as the figure that its readers see: file name, code, number and caption.
-
-    A listing is reached by `#listing-8-11` if it has the number 8-11, unless it names an id.
-    """
+    """Return Markdown with each listing as the figure that its readers see: file name, code, number and caption. A
+    listing is reached by `#listing-8-11` if it has the number 8-11, unless it names an id."""
     if _OPEN not in text:
         return text
     lines, made = text.split("\n"), list[str]()
-    text_lines = {index for begin, end, is_code in outside(lines) if not is_code for index in range(begin, end)}
+    text_lines = {
+        index for begin, end, is_code in markdown_page.outside(lines) if not is_code for index in range(begin, end)
+    }
     caption, index = "", 0
     while index < len(lines):
         line = lines[index].strip()
         if index in text_lines and line.startswith(_OPEN) and (tag := _tag(lines, index)):
             length, attributes = tag
-            opening, caption = _figure(attributes)
+            number, caption = attributes.get("number", ""), attributes.get("caption", "")
+            name = attributes.get("id") or (f"listing-{number}" if number else "")
+            opening = f'<figure class="listing" id="{escape(name)}">' if name else '<figure class="listing">'
+            if file := attributes.get("file-name"):
+                opening += f'\n<p><span class="file-name">Filename: {escape(file)}</span></p>'
+            told = f'<a href="#{escape(name)}">Listing {escape(number)}</a>' if number else ""
+            if caption:
+                told += (": " if told else "") + _inline(caption)
+            caption = f"<figcaption>{told}</figcaption>\n" if told else ""
             made.append(opening)
             index += length
         elif index in text_lines and line == _CLOSE:
@@ -248,27 +241,13 @@ def _tag(lines: list[str], index: int) -> tuple[int, dict[str, str]] | None:
     return None
 
 
-def _figure(attributes: dict[str, str]) -> tuple[str, str]:
-    """Return how a listing opens, and its caption."""
-    number, caption = attributes.get("number", ""), attributes.get("caption", "")
-    name = attributes.get("id") or (f"listing-{number}" if number else "")
-    opening = f'<figure class="listing" id="{escape(name)}">' if name else '<figure class="listing">'
-    if file := attributes.get("file-name"):
-        opening += f'\n<p><span class="file-name">Filename: {escape(file)}</span></p>'
-    told = f'<a href="#{escape(name)}">Listing {escape(number)}</a>' if number else ""
-    if caption:
-        told += (": " if told else "") + _inline(caption)
-    return opening, f"<figcaption>{told}</figcaption>\n" if told else ""
-
-
 def _inline(caption: str) -> str:
-    """Return the caption's Markdown as HTML of one line."""
     from lxml import etree
 
-    main = markdown_main(" ".join(caption.split()))
+    main = markdown_page.markdown_main(" ".join(caption.split()))
     paragraph = main.find("p")
     if paragraph is None or len(main) != 1:
-        return escape(words_of(main))
+        return escape(markdown_page.words_of(main))
     html = str(etree.tostring(paragraph, encoding="unicode", method="html", with_tail=False))
     return html.removeprefix("<p>").removesuffix("</p>")
 
@@ -343,7 +322,6 @@ class _SummaryReader:
         return 1
 
     def _add(self, link: Any, number: tuple[int, ...], parents: tuple[int, ...], part: str | None) -> int:
-        """Add a chapter and return its place."""
         file = unquote(str(link.attrs.get("href", ""))).removeprefix("./") or None
         if file in self._files:
             file = None
@@ -358,7 +336,6 @@ def _links(node: Any) -> Iterator[Any]:
 
 
 def _text(node: Any) -> str:
-    """Return the words of a node, those of code and images as well."""
     parts: Sequence[str] = [
         " " if child.type in ("softbreak", "hardbreak") else child.content
         for child in node.walk()
@@ -402,34 +379,46 @@ class MdBookSite:
         for chapter, file in zip(chapters, files, strict=True):
             if file in names and file not in excluded:
                 above = tuple(name for place in chapter.parents if (name := files[place]) in names)
-                pages.append(_page(book, chapter, file, above))
+                path = posixpath.relpath(file, book.src or ".")
+                folder, base = posixpath.split(path)
+                stem = posixpath.splitext(base)[0]
+                base_name = "index" if _README.fullmatch(stem) else stem
+                address = quoted(posixpath.join(folder, f"{base_name}.html"))
+                pages.append(SitePage(file, address, chapter.title or None, above, chapter.part, chapter.numbered))
         settings = tuple(name for name in (_SETTINGS, summary) if name in names)
         return SitePlan("mdbook", pages, excluded, settings, {"book": asdict(book)}, roots=(book.src,))
 
     def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
-        """See `Site`."""
         book = Book(**plan.facts["book"])
         includes = Includes(lambda name: text_of(tree.read(name)))
         text = includes.expanded(text_of(tree.read(page.name)).removeprefix("\ufeff"), posixpath.dirname(page.name))
-        text = raw_headings_marked(with_listings(text) if book.listings else text)
-        main = markdown_main(text, *_features(book))
+        text = markdown_page.raw_headings_marked(with_listings(text) if book.listings else text)
+        wanted = {"HEADING_ATTRIBUTES": True, "DEFINITION_LIST": book.definitions, "GFM": book.admonitions}
+        main = markdown_page.markdown_main(text, *[name for name, is_wanted in wanted.items() if is_wanted])
         if book.notes:
-            _open_notes(main)
+            # notes of the Rust book begin with `Note:` or a heading, and are text of the page with headings of its own
+            for note in list(main.iter("blockquote")):
+                first = next(iter(note), None)
+                if first is not None and (
+                    first.tag in markdown_page.HEADINGS or markdown_page.words_of(first).startswith("Note:")
+                ):
+                    note.tag = "section"
         set_mdbook_ids(main, is_smart=book.is_smart)
-        _show_code(main, book.hidden)
-        title = page.title or includes.title or heading_title(main) or page.name
-        return markdown_body(
+        for code in main.iter("code"):
+            above, info = code.getparent(), (code.get("class") or "").removeprefix("language-")
+            if above is not None and above.tag == "pre" and not len(code):
+                code.text = shown_code(code.text or "", info, book.hidden)
+                if language := info.split(",")[0]:
+                    code.set("class", f"language-{language}")
+        title = page.title or includes.title or markdown_page.heading_title(main) or page.name
+        return markdown_page.markdown_body(
             main, plan, page, FrontMatter(), title=title, lang=book.lang, read=includes.files, lost=includes.lost
         )
 
 
 def read_book(tree: SourceTree) -> Book:
     """Return the settings in `book.toml`, or the defaults: mdBook's own, except for a tree that begins with the
-    chapters.
-
-    Raises:
-        FileError: it is not valid.
-    """
+    chapters. Raises FileError: it is not valid."""
     names = frozenset(tree.names)
     if _SETTINGS not in names:
         return Book(src="src" if f"src/{_SUMMARY}" in names else "")
@@ -459,14 +448,12 @@ def mdbook_id(text: str) -> str:
 
 
 def set_mdbook_ids(main: Element, *, is_smart: bool) -> None:
-    """Give headings and defined terms their ids; a repeated one takes the first free of `-1`, `-2`.
-
-    Those that authors write stay, and are not counted; headings that are written as HTML get none.
-    """
+    """Give headings and defined terms their ids; a repeated one takes the first free of `-1`, `-2`. Those that authors
+    write stay, and are not counted; headings that are written as HTML get none."""
     used: set[str] = set()
     tried: Counter[str] = Counter()
-    for heading in main.iter(*HEADINGS, "dt"):
-        if heading.attrib.pop(RAW, None) is not None or heading.get("id"):
+    for heading in main.iter(*markdown_page.HEADINGS, "dt"):
+        if heading.attrib.pop(markdown_page.RAW, None) is not None or heading.get("id"):
             continue
         base = name = mdbook_id(_id_text(heading) if is_smart else "".join(heading.itertext()))
         while name in used:
@@ -489,39 +476,6 @@ def _id_text(heading: Element) -> str:
 def _file(src: str, chapter: Chapter) -> str:
     """Return the name of a chapter's file in the tree; empty for a draft."""
     return posixpath.normpath(posixpath.join(src, chapter.file)) if chapter.file else ""
-
-
-def _page(book: Book, chapter: Chapter, file: str, above: tuple[str, ...]) -> SitePage:
-    path = posixpath.relpath(file, book.src or ".")
-    folder, base = posixpath.split(path)
-    stem = posixpath.splitext(base)[0]
-    name = "index" if _README.fullmatch(stem) else stem
-    address = quoted(posixpath.join(folder, f"{name}.html"))
-    return SitePage(file, address, chapter.title or None, above, chapter.part, chapter.numbered)
-
-
-def _features(book: Book) -> list[str]:
-    wanted = {"HEADING_ATTRIBUTES": True, "DEFINITION_LIST": book.definitions, "GFM": book.admonitions}
-    return [name for name, is_wanted in wanted.items() if is_wanted]
-
-
-def _open_notes(main: Element) -> None:
-    """Render notes of the Rust book, which are quotes that begin with `Note:` or a heading, as its program does: text
-    of the page with headings of its own."""
-    for note in list(main.iter("blockquote")):
-        first = next(iter(note), None)
-        if first is not None and (first.tag in HEADINGS or words_of(first).startswith("Note:")):
-            note.tag = "section"
-
-
-def _show_code(main: Element, hidden: Mapping[str, str]) -> None:
-    """Leave out hidden lines of code, and a fence's words beside the language."""
-    for code in main.iter("code"):
-        above, info = code.getparent(), (code.get("class") or "").removeprefix("language-")
-        if above is not None and above.tag == "pre" and not len(code):
-            code.text = shown_code(code.text or "", info, hidden)
-            if language := info.split(",")[0]:
-                code.set("class", f"language-{language}")
 
 
 def _table(said: Any, *names: str) -> Mapping[str, Any]:

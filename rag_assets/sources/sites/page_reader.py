@@ -1,23 +1,77 @@
-"""Reads the pages of a site: small ones here, others in a process of its own, within limits.
-
-Belongs here: what is read where, the files that the process is given. Does not belong here: the rules of a generator,
-the process (`rag_serving.isolation`), what it does (`worker`).
-"""
+"""Reads the pages of a site: small ones here, others in a process of its own, within limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import IO, Any
 
-from rag_assets.parsing.worker import result_of
-from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, SourceTree
+from rag_assets.parsing.worker import outcome, result_of
+from rag_assets.sources.sites.site import (
+    ExcludedPageError,
+    Site,
+    SiteBody,
+    SitePage,
+    SitePlan,
+    SourceTree,
+    has_file,
+    open_site,
+)
 from rag_assets.steps.files.records import FileError
 from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command
+from rag_serving.isolation.serving import run
 
-WORKER = module_command("rag_assets.sources.sites.worker")
+
+class GivenTree:
+    """The files sent with a request; `needs` names others that a page used."""
+
+    def __init__(self, names: list[str], files: Mapping[str, bytes], unreadable: Mapping[str, str]) -> None:
+        self.names = names
+        self.needs: dict[str, None] = {}
+        self._files, self._unreadable = files, unreadable
+
+    def stamp(self, name: str) -> str:
+        """See `Tree`. No page needs it."""
+        raise KeyError(name)
+
+    def read(self, name: str) -> bytes:
+        if name in self._files:
+            return self._files[name]
+        if name in self._unreadable:
+            raise FileError(self._unreadable[name])
+        if has_file(self, name):
+            self.needs[name] = None
+        raise KeyError(name)
+
+
+def _answer(request: Frame, requests: IO[bytes]) -> Frame:
+    return Frame(outcome(Limits(*request.facts["limits"]), requests, lambda: _page(request)))
+
+
+def _page(request: Frame) -> dict[str, Any]:
+    facts = request.facts
+    plan = plan_of_json(facts["plan"])
+    tree = GivenTree(facts["names"], dict(_files(facts["files"], request.content)), facts["unreadable"])
+    try:
+        body = open_site(plan.generator).body(tree, plan, plan.by_name[facts["page"]])
+    except ExcludedPageError as error:
+        return {"excluded": str(error)}
+    except FileError:
+        if not tree.needs:
+            raise
+    return {"needs": list(tree.needs)} if tree.needs else {"body": body_to_json(body)}
+
+
+def _files(sizes: list[list[Any]], content: bytes) -> Iterator[tuple[str, bytes]]:
+    at = 0
+    for name, size in sizes:
+        yield name, content[at : at + size]
+        at += size
+
+
+WORKER = module_command("rag_assets.sources.sites.page_reader")
 HERE_MAX = 128 * 1024
 """Bytes of a page and what it includes that are read in this process: the worst take some seconds."""
 _HERE_MAX_OF = MappingProxyType({"sphinx": 16 * 1024})
@@ -45,26 +99,29 @@ class SitePageReader:
         self._child.close()
 
     def body(self, site: Site, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
-        """Return the body of a page.
-
-        Raises:
-            ExcludedPageError: it is left out on purpose.
-            FileError: it cannot be read, or takes too much.
-        """
+        """Return the body of a page. Raises ExcludedPageError: it is left out on purpose. Raises FileError: it cannot
+        be read, or takes too much."""
         try:
             return site.body(_SmallTree(tree, _HERE_MAX_OF.get(plan.generator, HERE_MAX)), plan, page)
         except _LargePageError:
             return self._read_elsewhere(tree, plan, page)
 
     def _read_elsewhere(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
-        """Ask the process, giving it one more file for each that it says the page includes."""
         if self._told is None or self._told[0] is not plan:
             self._told = (plan, plan_to_json(plan))
         files: dict[str, bytes] = {}
         unreadable: dict[str, str] = {}
         wanted: Sequence[str] = [page.name]
         for _ in range(_ROUNDS_MAX):
-            _take(tree, wanted, files, unreadable)
+            for name in wanted:
+                try:
+                    files[name] = tree.read(name)
+                except FileError as error:
+                    unreadable[name] = str(error)
+                except KeyError:
+                    unreadable[name] = "it is not there"
+            if sum(map(len, files.values())) > _FILES_MAX:
+                raise FileError(f"it and what it includes are larger than {_FILES_MAX:,} bytes")
             facts = {
                 "limits": self._limits,
                 "page": page.name,
@@ -76,7 +133,15 @@ class SitePageReader:
             result = self._result(Frame(facts, b"".join(files.values())))
             wanted = result.get("needs", ())
             if not wanted:
-                return _body_of(result)
+                if "excluded" in result:
+                    raise ExcludedPageError(str(result["excluded"]))
+                try:
+                    fields = {**result["body"]}
+                    moment = fields["updated_at"]
+                    fields |= {"labels": tuple(fields["labels"]), "read": tuple(fields["read"])}
+                    return SiteBody(**{**fields, "updated_at": datetime.fromisoformat(moment) if moment else None})
+                except (KeyError, TypeError, ValueError):
+                    raise FileError("its parser failed: it wrote something else than an answer") from None
         raise FileError(f"its includes are nested more than {_ROUNDS_MAX} deep")
 
     def _result(self, request: Frame) -> Mapping[str, Any]:
@@ -107,37 +172,6 @@ def body_to_json(body: SiteBody) -> dict[str, Any]:
     return {**asdict(replace(body, lost=dict(body.lost))), "updated_at": moment}
 
 
-def _body_of(told: Mapping[str, Any]) -> SiteBody:
-    """Return the body that the process answered.
-
-    Raises:
-        ExcludedPageError: the page is left out.
-        FileError: it wrote something else.
-    """
-    if "excluded" in told:
-        raise ExcludedPageError(str(told["excluded"]))
-    try:
-        fields = {**told["body"]}
-        moment = fields["updated_at"]
-        fields |= {"labels": tuple(fields["labels"]), "read": tuple(fields["read"])}
-        return SiteBody(**{**fields, "updated_at": datetime.fromisoformat(moment) if moment else None})
-    except (KeyError, TypeError, ValueError):
-        raise FileError("its parser failed: it wrote something else than an answer") from None
-
-
-def _take(tree: SourceTree, wanted: Sequence[str], files: dict[str, bytes], unreadable: dict[str, str]) -> None:
-    """Add files to those that the process is given. Raises FileError if they are too large together."""
-    for name in wanted:
-        try:
-            files[name] = tree.read(name)
-        except FileError as error:
-            unreadable[name] = str(error)
-        except KeyError:
-            unreadable[name] = "it is not there"
-    if sum(map(len, files.values())) > _FILES_MAX:
-        raise FileError(f"it and what it includes are larger than {_FILES_MAX:,} bytes")
-
-
 class _SmallTree:
     """A tree of which only so much may be read."""
 
@@ -155,3 +189,7 @@ class _SmallTree:
         if self._left < 0:
             raise _LargePageError
         return content
+
+
+if __name__ == "__main__":
+    run(_answer, ("lxml.html", "rag_assets.sources.sites.mdbook"))

@@ -1,10 +1,4 @@
-"""The pages of a site in one sync: which files are pages, which are read anew, and what becomes of each.
-
-Belongs here: changelogs, PDF and Office files beside the pages, reasons for what is neither, addresses; what the text
-of a page depends on, rows that stay, a page's row; which new file is an old one under another name, by git's measure of
-similarity. Does not belong here: the order of a sync (`source`), reading a page (`page_reader`), documents beside the
-pages (`documents.document_pages`).
-"""
+"""The pages of a site in one sync: which files are pages, which are read anew, and what becomes of each."""
 
 from __future__ import annotations
 
@@ -20,8 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Row, SourceError, digest, settings_digest
-from rag_assets.sources.documents.document_pages import Known, shown_name
-from rag_assets.sources.documents.rows import DocumentReading
+from rag_assets.sources.documents.document_pages import DocumentReading, Known, shown_name
 from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.sites.page_reader import SitePageReader
 from rag_assets.sources.sites.site import (
@@ -51,11 +44,8 @@ _ASSETS = frozenset({"code", "table", "image", None})
 
 
 def planned(site: Site, tree: SourceTree, key: str, settings: SiteSource) -> SitePlan:
-    """Return the pages and documents of a site, and a reason for each other file that has text.
-
-    Raises:
-        SourceError: the files with its plan cannot be read.
-    """
+    """Return the pages and documents of a site, and a reason for each other file that has text. Raises SourceError: the
+    files with its plan cannot be read."""
     try:
         plan = site.plan(tree)
     except FileError as error:
@@ -73,7 +63,9 @@ def planned(site: Site, tree: SourceTree, key: str, settings: SiteSource) -> Sit
         if name in named:
             continue
         if is_document_name(name):
-            documents.append(SitePage(name, _served_path(name, plan.roots), is_document=True))
+            inside = [root for root in plan.roots if not root or name.startswith(f"{root}/")]
+            root = max(inside, key=len, default="")
+            documents.append(SitePage(name, quoted(name[len(root) :].lstrip("/")), is_document=True))
         elif kind_by_name(name) not in _ASSETS:
             excluded[name] = f"no page of a {plan.generator} site is made of it"
     return replace(plan, pages=pages, excluded=excluded, documents=documents)
@@ -95,11 +87,9 @@ def is_changelog(tree: SourceTree, name: str) -> bool:
 
 
 def addressed(plan: SitePlan, settings: SiteSource, reading: DocumentReading, page_ids: Mapping[str, str]) -> SitePlan:
-    """Return a plan with the addresses of its pages: below `base_url`, else where Citelock shows them.
-
-    The address that a page calls its own counts where it lies below `base_url` and no other page has it: of several
-    versions of a page all but one name another one's.
-    """
+    """Return a plan with the addresses of its pages: below `base_url`, else where Citelock shows them. The address that
+    a page calls its own counts where it lies below `base_url` and no other page has it: of several versions of a page
+    all but one name another one's."""
     if settings.base_url is None:
         prefix = settings.id_prefix
         shown = {name: reading.address(f"{prefix}{page_id}") for name, page_id in page_ids.items()}
@@ -126,13 +116,6 @@ def plan_digest(tree: SourceTree, plan: SitePlan) -> str:
     return digest(*parts)
 
 
-def _served_path(name: str, roots: tuple[str, ...]) -> str:
-    """Return the path of a file that is served as it is: below the innermost of the roots that it lies in."""
-    inside = [root for root in roots if not root or name.startswith(f"{root}/")]
-    root = max(inside, key=len, default="")
-    return quoted(name[len(root) :].lstrip("/"))
-
-
 def _canonical(page: SitePage, own: str, base: str) -> str:
     """Return the address that a page calls its own; empty if that does not lie below `base`."""
     if not page.canonical:
@@ -149,7 +132,6 @@ def _canonical(page: SitePage, own: str, base: str) -> str:
 
 
 def _same(url: str) -> str:
-    """Return the common form of a page's addresses."""
     return url.partition("://")[2].removesuffix("index.html").rstrip("/")
 
 
@@ -207,13 +189,8 @@ def row_of(settings: SiteSource, facts: PageFacts, page: SitePage, body: SiteBod
 
 
 def placed(plan: SitePlan, page_ids: Mapping[str, str], rows: dict[str, Row]) -> None:
-    """Write into each row the pages above it and its place below them; those above without a row are left out.
-
-    Args:
-        plan: the pages in reading order.
-        page_ids: ids of the rows, by the pages' names.
-        rows: by id; those of pages are changed.
-    """
+    """Write into each row (by id) the pages above it and its place below them, in the plan's reading order; those above
+    without a row are left out. `page_ids`: by the pages' names."""
     positions: Counter[str] = Counter()
     for page in plan.pages:
         page_id = page_ids.get(page.name, "")
@@ -242,18 +219,14 @@ _PIECE = 64
 
 
 def similarity(before: str, after: str) -> float:
-    """Return the share of the larger of two texts that both have, as `git diff -M` measures it.
-
-    Texts are cut into lines, those into pieces of 64 characters; order does not count (diffcore-delta.c).
-    """
+    """Return the share of the larger of two texts that both have, as `git diff -M` measures it. Texts are cut into
+    lines, those into pieces of 64 characters; order does not count (diffcore-delta.c)."""
     return _shared(_pieces(before), _pieces(after))
 
 
 def renamed(gone: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """Return the old name of each new one with at least half of an old text; the best pairs first.
-
-    With more than 40,000 pairs none is compared, as git does with its own limit.
-    """
+    """Return the old name of each new one with at least half of an old text; the best pairs first. With more than
+    40,000 pairs none is compared, as git does with its own limit."""
     if not gone or not new or len(gone) * len(new) > _PAIRS_MAX:
         return {}
     old_pieces = {name: _pieces(text) for name, text in gone.items()}

@@ -1,10 +1,5 @@
 """A documentation site or book as a source: each page of it is a page, each PDF or Office file beside them, too.
 
-Belongs here: the order of a sync, the page of each file, deleted files and merely missing ones, the canonical address
-of a built page (`<link rel="canonical">`), cached while its file is unchanged.
-Does not belong here: files (`trees`), generators (`detect`), choosing pages and their outcome (`page_sync`), documents
-(`documents.document_pages`).
-
 A working tree may lack files that its index has: a checkout under way or not whole, or `rm` alone. The tree alone does
 not show which: git writes a file's absence into its index when it removes it (`git rm`, `git pull`), and only then the
 list of files is complete without it. The index is read in git's own format (Documentation/gitformat-index.txt),
@@ -27,24 +22,10 @@ import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import READING_VERSION, Progress, Row, SyncResult, finish, rows_by_id
-from rag_assets.sources.documents.document_pages import (
-    DocumentFile,
-    DocumentPages,
-    FileSource,
-    Known,
-    content_digest,
-    identify,
-    is_unchanged,
-    known_files,
-    readers_notes,
-    rows_by_content,
-    shown_name,
-)
-from rag_assets.sources.documents.rows import RowMaker
-from rag_assets.sources.sites.detect import SUMMARY, found_site
+from rag_assets.sources.documents import document_pages
 from rag_assets.sources.sites.page_reader import SitePageReader
 from rag_assets.sources.sites.page_sync import PageInputs, PageSync, addressed, placed, planned, renamed
-from rag_assets.sources.sites.site import SiteBody, SitePlan
+from rag_assets.sources.sites.site import SUMMARY, SiteBody, SitePlan, found_site
 from rag_assets.sources.sites.trees import FileTree, SubTree
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.sources import MarkdownBook, SiteSource
@@ -58,24 +39,18 @@ _HEAD_MAX = 64 * 1024  # bytes
 
 
 def with_canonical(
-    plan: SitePlan, tree: FileTree, known: Mapping[str, Known], began: object, found: Mapping[str, str]
+    plan: SitePlan, tree: FileTree, known: Mapping[str, document_pages.Known], began: object, found: Mapping[str, str]
 ) -> SitePlan:
-    """Return the plan of a built site with each page's canonical address.
-
-    Args:
-        plan: of any site; pages of one that is not built yet have no address.
-        tree: its files; only changed and new ones are opened.
-        known: the files at the last sync, by name.
-        began: the start of that sync (`file_changes.is_unchanged`).
-        found: its addresses, by name; empty if a page has none.
-    """
+    """Return the plan of a built site with each page's canonical address; only changed and new files are opened.
+    `known`, `began`: as those of `is_unchanged`; `found`: addresses at the last sync by name, empty if a page has
+    none."""
     if plan.generator != "html":
         return plan
     pages = [
         replace(
             page,
             canonical=found[page.name]
-            if page.name in found and is_unchanged(tree, page.name, known.get(page.name), began)
+            if page.name in found and document_pages.is_unchanged(tree, page.name, known.get(page.name), began)
             else _address(tree, page.name),
         )
         for page in plan.pages
@@ -110,15 +85,9 @@ class _BrokenIndexError(Exception):
 
 
 def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str] | None:
-    """Return those of the files that are gone from a folder which git says should be there, each with the reason why
-    it does not count as deleted; None if git tracks no file of the folder.
-
-    While git writes its index, none that is gone counts as deleted. Files that a sparse checkout leaves out are gone.
-
-    Args:
-        folder: any folder.
-        gone: names below the folder, with `/`.
-    """
+    """Return those of the gone files (names below a folder) which git says should be there, each with the reason why it
+    does not count as deleted; None if git tracks no file of the folder. While git writes its index, none that is gone
+    counts as deleted. Files that a sparse checkout leaves out are gone."""
     found = _git_folder(folder.absolute()) if gone else None
     if found is None:
         return None
@@ -139,7 +108,6 @@ def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str] | None:
 
 
 def _git_folder(folder: Path) -> tuple[Path, str] | None:
-    """Return git's folder for a folder's index, and the prefix of the folder's names in it."""
     for above in (folder, *folder.parents):
         git = above / ".git"
         prefix = "".join(f"{part}/" for part in folder.relative_to(above).parts)
@@ -155,25 +123,16 @@ def _git_folder(folder: Path) -> tuple[Path, str] | None:
 
 
 def _tracked(git: Path) -> set[str]:
-    """Return the names in an index.
-
-    Raises:
-        OSError: it cannot be read.
-        _BrokenIndexError: it is none.
-    """
+    """Return the names in an index. Raises OSError: it cannot be read. _BrokenIndexError: it is none."""
     path = git / "index"
     if path.stat().st_size > INDEX_MAX:
         raise _BrokenIndexError
     try:
-        return set(_names(path.read_bytes(), _digest_size(git)))
+        config = git / "config"
+        is_sha256 = config.is_file() and b"objectformat = sha256" in config.read_bytes()[:100_000].lower()
+        return set(_names(path.read_bytes(), 32 if is_sha256 else 20))
     except (struct.error, ValueError, IndexError):
         raise _BrokenIndexError from None
-
-
-def _digest_size(git: Path) -> int:
-    config = git / "config"
-    is_sha256 = config.is_file() and b"objectformat = sha256" in config.read_bytes()[:100_000].lower()
-    return 32 if is_sha256 else 20
 
 
 def _names(content: bytes, digest_size: int) -> Iterator[str]:
@@ -208,7 +167,6 @@ def _names(content: bytes, digest_size: int) -> Iterator[str]:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return a number in git's pack format, and the position after it."""
     value = content[at] & 0x7F
     while content[at] & 0x80:
         at += 1
@@ -225,24 +183,32 @@ class _Last:
     """The state of the last sync."""
 
     rows: Mapping[str, Row]  # by id
-    known: Mapping[str, Known]  # by name
+    known: Mapping[str, document_pages.Known]  # by name
     inputs: Mapping[str, PageInputs]  # by name
     canonical: Mapping[str, str]  # by name (`canonical`)
     began: object  # in seconds since 1970
 
     @property
-    def by_id(self) -> dict[str, Known]:
+    def by_id(self) -> dict[str, document_pages.Known]:
         """The known files, by page id."""
         return {one.page_id: one for one in self.known.values()}
 
 
-class SiteFolder(FileSource[SiteSource]):
+class SiteFolder(document_pages.FileSource[SiteSource]):
     """The pages of a site, read from the files that its generator reads."""
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read the pages whose files, or other inputs, changed; the others keep their text."""
         began, reading = time.time(), self._reading
-        last = _last(previous, state)
+        canonical = state.get("canonical")
+        found = canonical if isinstance(canonical, dict) else {}
+        last = _Last(
+            rows=rows_by_id(previous),
+            known=document_pages.known_files(state),
+            inputs=_known_inputs(state),
+            canonical={name: address for name, address in found.items() if isinstance(address, str)},
+            began=state.get("began"),
+        )
         with (
             self._tree() as whole,
             nullcontext(reading.reader) if reading.reader else reading.limited() as reader,
@@ -250,8 +216,14 @@ class SiteFolder(FileSource[SiteSource]):
         ):
             folder, sync = self._begun(whole, last, reader, page_reader)
             sync, bodies = self._with_renames(sync, last)
-            documents = self._documents(sync, last)
-            missing = self._missing(folder, sync, last)
+            maker = document_pages.RowMaker(self.key, self._settings, sync.reader, self._reading.originals)
+            twins = document_pages.rows_by_content(last.known, last.rows, self._settings.id_prefix)
+            twins = {content: row for content, row in twins.items() if is_document_name(f"x.{content[1]}")}
+            documents = document_pages.DocumentPages(sync.tree, last.rows, last.by_id, maker, twins)
+            names = {*sync.plan.by_name, *sync.plan.excluded}
+            ids = set(sync.page_ids.values())
+            gone = [name for name, one in last.known.items() if name not in names and one.page_id not in ids]
+            missing = missing_files(self._settings.path / folder, gone)
             total = len(sync.plan.by_name)
             for done, page in enumerate((*sync.plan.pages, *sync.plan.documents), start=1):
                 if page.is_document:
@@ -267,7 +239,6 @@ class SiteFolder(FileSource[SiteSource]):
     def _begun(
         self, whole: FileTree, last: _Last, reader: LimitedReader, page_reader: SitePageReader
     ) -> tuple[str, PageSync]:
-        """Return the folder of the site in the tree, and a sync that knows which of the last pages each file is."""
         is_book = isinstance(self._settings, MarkdownBook) and SUMMARY in whole.names
         wanted = "mdbook" if is_book and self._settings.site == "auto" else self._settings.site
         _, folder, site = found_site(whole.names, wanted, self.key)
@@ -276,11 +247,11 @@ class SiteFolder(FileSource[SiteSource]):
         if self._settings.base_url is not None:  # else addresses are Citelock's own
             plan = with_canonical(plan, tree, last.known, last.began, last.canonical)
         digests = {
-            page.name: content_digest(tree, page.name, last.known.get(page.name), last.began)
+            page.name: document_pages.content_digest(tree, page.name, last.known.get(page.name), last.began)
             for page in (*plan.pages, *plan.documents)
         }
         shas = {name: sha for name, sha in digests.items() if sha}
-        page_ids = identify(self.key, shas, last.known)
+        page_ids = document_pages.identify(self.key, shas, last.known)
         plan = addressed(plan, self._settings, self._reading, page_ids)
         sync = PageSync(
             key=self.key,
@@ -320,31 +291,17 @@ class SiteFolder(FileSource[SiteSource]):
         plan = addressed(sync.plan, self._settings, self._reading, page_ids)
         return replace(sync, plan=plan, page_ids=page_ids), {}
 
-    def _documents(self, sync: PageSync, last: _Last) -> DocumentPages:
-        maker = RowMaker(self.key, self._settings, sync.reader, self._reading.originals)
-        twins = rows_by_content(last.known, last.rows, self._settings.id_prefix)
-        twins = {content: row for content, row in twins.items() if is_document_name(f"x.{content[1]}")}
-        return DocumentPages(sync.tree, last.rows, last.by_id, maker, twins)
-
-    def _document(self, name: str, sync: PageSync) -> DocumentFile:
+    def _document(self, name: str, sync: PageSync) -> document_pages.DocumentFile:
         row_id, page_id = self._row_id(sync.page_ids.get(name), name), sync.page_ids.get(name)
         url = sync.plan.address(sync.plan.by_name[name])
         stamp, written_at = sync.tree.stamp(name), sync.tree.written_at(name)
-        return DocumentFile(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
-
-    def _missing(self, folder: str, sync: PageSync, last: _Last) -> dict[str, str] | None:
-        """Return the files of the last sync that are not there and that git does not call deleted, with the reason;
-        None if git tracks none."""
-        names = {*sync.plan.by_name, *sync.plan.excluded}
-        ids = set(sync.page_ids.values())
-        gone = [name for name, one in last.known.items() if name not in names and one.page_id not in ids]
-        return missing_files(self._settings.path / folder, gone)
+        return document_pages.DocumentFile(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
 
     def _result(
-        self, sync: PageSync, documents: DocumentPages, last: _Last, began: float, is_confirmed: bool
+        self, sync: PageSync, documents: document_pages.DocumentPages, last: _Last, began: float, is_confirmed: bool
     ) -> SyncResult:
         excluded = {
-            self._row_id(sync.page_ids.get(name), name): f"{shown_name(name)}: {reason}"
+            self._row_id(sync.page_ids.get(name), name): f"{document_pages.shown_name(name)}: {reason}"
             for name, reason in sync.plan.excluded.items()
         }
         rows = {**sync.rows, **documents.rows}
@@ -353,6 +310,9 @@ class SiteFolder(FileSource[SiteSource]):
         failures = {**sync.failures, **documents.failures}
         enumerated = len(sync.plan.pages) + len(sync.plan.documents) + len(sync.plan.excluded)
         missing = len(files.keys() - sync.plan.by_name.keys())
+        named = sync.plan.by_name.keys() | sync.plan.excluded.keys()
+        others = sum(name not in named for name in sync.tree.names)
+        said = "1 file is no document" if others == 1 else f"{others} files are no documents"
         return finish(
             self._settings,
             last.rows,
@@ -360,7 +320,10 @@ class SiteFolder(FileSource[SiteSource]):
             seen=enumerated + missing,
             excluded=[*excluded.items(), *sync.excluded.items(), *documents.excluded.items()],
             failures=failures.items(),
-            notes=[*readers_notes(self.key, self._settings), *_asset_note(sync)],
+            notes=[
+                *document_pages.readers_notes(self.key, self._settings),
+                *([f"{said}: {NO_DOCUMENTS}"] if others else []),
+            ],
             state={
                 "files": {name: one.dump() for name, one in files.items()},
                 "inputs": {name: one.dump() for name, one in sync.inputs_now.items()},
@@ -372,27 +335,7 @@ class SiteFolder(FileSource[SiteSource]):
         )
 
 
-def _asset_note(sync: PageSync) -> list[str]:
-    named = sync.plan.by_name.keys() | sync.plan.excluded.keys()
-    count = sum(name not in named for name in sync.tree.names)
-    files = "1 file is no document" if count == 1 else f"{count} files are no documents"
-    return [f"{files}: {NO_DOCUMENTS}"] if count else []
-
-
-def _last(previous: pa.Table | None, state: Mapping[str, Any]) -> _Last:
-    canonical = state.get("canonical")
-    found = canonical if isinstance(canonical, dict) else {}
-    return _Last(
-        rows=rows_by_id(previous),
-        known=known_files(state),
-        inputs=_known_inputs(state),
-        canonical={name: address for name, address in found.items() if isinstance(address, str)},
-        began=state.get("began"),
-    )
-
-
 def _known_inputs(state: Mapping[str, Any]) -> dict[str, PageInputs]:
-    """Return the inputs of the pages' text at the last sync, by name."""
     inputs = state.get("inputs")
     if state.get("reading") != READING_VERSION or not isinstance(inputs, dict):
         return {}

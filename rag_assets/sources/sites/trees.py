@@ -1,9 +1,4 @@
-"""The files of a folder, a git working tree, a zip or a prefix of a bucket, read in place and within limits.
-
-Belongs here: which files count, what is said of one without opening it, reading one safely; objects of S3 and what
-speaks its interface. Does not belong here: what the files are (`detect`), pages (`source`), credentials of an object
-store: those come from the environment alone (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` …).
-"""
+"""The files of a folder, a git working tree, a zip or a prefix of a bucket, read in place and within limits."""
 
 from __future__ import annotations
 
@@ -19,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rag_assets.sources.base import SourceError
+from rag_assets.sources.sites.site import SourceTree
 from rag_assets.steps.files.file_text import MOST_RATIO, RATIO_FROM
 from rag_assets.steps.files.records import FileError
 from rag_serving.artifacts.store import open_file
@@ -37,16 +33,8 @@ def is_object_prefix(path: Path) -> bool:
 
 
 def object_tree(path: Path, key: str, max_bytes: int) -> ObjectTree:
-    """List the objects below a prefix, all of them or none.
-
-    Args:
-        path: `s3://BUCKET/PREFIX`.
-        key: the source, for error messages.
-        max_bytes: a larger object cannot be read.
-
-    Raises:
-        SourceError: they cannot be listed to the end, there is none, or there are too many.
-    """
+    """List the objects below `s3://BUCKET/PREFIX`, all of them or none; a larger one than `max_bytes` cannot be read.
+    Raises SourceError: they cannot be listed to the end, there is none, or there are too many."""
     try:
         import obstore
     except ImportError:
@@ -54,7 +42,15 @@ def object_tree(path: Path, key: str, max_bytes: int) -> ObjectTree:
     bucket, prefix = path.parts[1], "/".join(path.parts[2:])
     address = f"s3://{bucket}/{prefix}"
     try:
-        store = _store(bucket, prefix)
+        from obstore.store import S3Store
+
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        store = S3Store(
+            bucket,
+            prefix=prefix or None,
+            client_options={"timeout": f"{_TIMEOUT_S}s", "allow_http": endpoint.startswith("http://")},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=3 * _TIMEOUT_S)},
+        )
         listed = [one for page in obstore.list(store, chunk_size=1000) for one in page]
     except (obstore.exceptions.BaseError, OSError, ValueError) as error:
         raise SourceError(f"{address} cannot be listed, and nothing was deleted: {_line(error)}") from None
@@ -92,12 +88,8 @@ class ObjectTree:
         return 0.0 if self._objects[name].get("e_tag") else self.written_at(name).timestamp()
 
     def read(self, name: str) -> bytes:
-        """Return the content of an object.
-
-        Raises:
-            KeyError: there is none of that name.
-            FileError: it cannot be read, is larger than allowed, or changed since it was listed.
-        """
+        """Return the content of an object. Raises KeyError: there is none of that name. Raises FileError: it cannot be
+        read, is larger than allowed, or changed since it was listed."""
         import obstore
 
         one = self._objects[name]
@@ -110,25 +102,10 @@ class ObjectTree:
                 raise FileError("it changed while it was read; the next build reads it") from None
             except FileNotFoundError:
                 raise FileError("it cannot be fetched: it is not there any more") from None
-            except (
-                obstore.exceptions.BaseError,
-                OSError,
-            ) as error:  # also one that drops within a body
+            except (obstore.exceptions.BaseError, OSError) as error:  # also one that drops within a body
                 if tried == _TRIES:
                     raise FileError(f"it cannot be fetched: {_line(error)}") from None
         raise AssertionError
-
-
-def _store(bucket: str, prefix: str) -> Any:
-    from obstore.store import S3Store
-
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    return S3Store(
-        bucket,
-        prefix=prefix or None,
-        client_options={"timeout": f"{_TIMEOUT_S}s", "allow_http": endpoint.startswith("http://")},
-        retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=3 * _TIMEOUT_S)},
-    )
 
 
 def _line(error: Exception) -> str:
@@ -142,15 +119,8 @@ MAX_ARCHIVE_BYTES = 8 * 1024**3
 _LEFT_ASIDE = frozenset({"__MACOSX", "node_modules", "__pycache__"})
 
 
-class FileTree(Protocol):
+class FileTree(SourceTree, Protocol):
     """A `SourceTree` that also knows when its files were written."""
-
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    def stamp(self, name: str) -> str: ...
-
-    def read(self, name: str) -> bytes: ...
 
     def written_at(self, name: str) -> datetime:
         """Return when a file's content was written. Raises KeyError: there is none of that name."""
@@ -167,16 +137,9 @@ class LargeFileError(FileError):
 
 @contextmanager
 def opened_tree(path: Path, key: str, max_bytes: int) -> Iterator[FileTree]:
-    """Yield the files of a folder or zip; a zip's only folder is left out of the names.
-
-    Args:
-        path: folder, zip, or `s3://BUCKET/PREFIX`.
-        key: the source, for error messages.
-        max_bytes: a larger file cannot be read.
-
-    Raises:
-        SourceError: it does not exist, is unreadable, has no file, or has too many.
-    """
+    """Yield the files of a folder, zip or `s3://BUCKET/PREFIX`; a zip's only folder is left out of the names, and a
+    larger file than `max_bytes` cannot be read. Raises SourceError: it does not exist, is unreadable, has no file, or
+    has too many."""
     if is_object_prefix(path):
         yield object_tree(path, key, max_bytes)
         return
@@ -184,7 +147,10 @@ def opened_tree(path: Path, key: str, max_bytes: int) -> Iterator[FileTree]:
         yield FolderTree(path, key, max_bytes)
         return
     with _opened_zip(path, key) as archive:
-        yield _without_top(ZipTree(archive, path, key, max_bytes))
+        tree = ZipTree(archive, path, key, max_bytes)
+        tops = {name.partition("/")[0] for name in tree.names if "/" in name}
+        is_wrapped = len(tops) == 1 and all("/" in name for name in tree.names)
+        yield SubTree(tree, tops.pop()) if is_wrapped else tree
 
 
 def _opened_zip(path: Path, key: str) -> zipfile.ZipFile:
@@ -216,21 +182,17 @@ class FolderTree:
         self.names: Sequence[str] = sorted(self._files)
 
     def stamp(self, name: str) -> str:
-        """See `SourceTree`."""
         found = self._files[name]
         return f"{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}.{found.st_ino}"
 
     def written_at(self, name: str) -> datetime:
-        """See `FileTree`."""
         return datetime.fromtimestamp(self._files[name].st_mtime_ns // 1_000_000 / 1000, UTC)
 
     def touched_at(self, name: str) -> float:
-        """See `FileTree`."""
         found = self._files[name]
         return max(found.st_mtime_ns, found.st_ctime_ns) / 1e9
 
     def read(self, name: str) -> bytes:
-        """See `SourceTree`."""
         if name not in self._files:
             raise KeyError(name)
         check_size(self._files[name].st_size, self._max_bytes)
@@ -257,23 +219,19 @@ class ZipTree:
         self.names: Sequence[str] = sorted(self._entries)
 
     def stamp(self, name: str) -> str:
-        """See `SourceTree`."""
         entry = self._entries[name]
         return f"{entry.file_size}.{entry.CRC:08x}"
 
     def written_at(self, name: str) -> datetime:
-        """See `FileTree`."""
         try:
             return datetime(*self._entries[name].date_time, tzinfo=UTC)
         except ValueError:
             return datetime(1980, 1, 1, tzinfo=UTC)
 
     def touched_at(self, _name: str) -> float:
-        """See `FileTree`."""
         return 0.0
 
     def read(self, name: str) -> bytes:
-        """See `SourceTree`."""
         entry = self._entries[name]
         check_size(entry.file_size, self._max_bytes)
         if entry.file_size > max(RATIO_FROM, MOST_RATIO * entry.compress_size):
@@ -297,19 +255,15 @@ class SubTree:
         self._known = frozenset(self.names)
 
     def stamp(self, name: str) -> str:
-        """See `SourceTree`."""
         return self._tree.stamp(self._whole(name))
 
     def written_at(self, name: str) -> datetime:
-        """See `FileTree`."""
         return self._tree.written_at(self._whole(name))
 
     def touched_at(self, name: str) -> float:
-        """See `FileTree`."""
         return self._tree.touched_at(self._whole(name))
 
     def read(self, name: str) -> bytes:
-        """See `SourceTree`."""
         return self._tree.read(self._whole(name))
 
     def _whole(self, name: str) -> str:
@@ -359,12 +313,6 @@ def _counts(entry: zipfile.ZipInfo) -> bool:
     parts = entry.filename.split("/")
     is_link = stat.S_ISLNK(entry.external_attr >> 16)
     return not (entry.is_dir() or is_link or "\\" in entry.filename or any(not p or is_left_aside(p) for p in parts))
-
-
-def _without_top(tree: ZipTree) -> FileTree:
-    tops = {name.partition("/")[0] for name in tree.names if "/" in name}
-    is_wrapped = len(tops) == 1 and all("/" in name for name in tree.names)
-    return SubTree(tree, tops.pop()) if is_wrapped else tree
 
 
 def by_folder(names: Sequence[str]) -> Mapping[str, list[str]]:

@@ -13,9 +13,9 @@ from support.constants import configured, section_of
 from citelock_formats.ocr.scans import Scans, examine
 from rag_assets.parsing.reader import FOLDER, LimitedReader
 from rag_assets.sources.base import SyncResult
+from rag_assets.sources.documents.document_pages import DocumentReading
 from rag_assets.sources.documents.folder import DocumentFolder
-from rag_assets.sources.documents.rows import DocumentReading
-from rag_assets.state.sync_files import write_sync
+from rag_assets.state.records import write_sync
 from rag_assets.steps.formats.blocks import blocks_content
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files

@@ -20,7 +20,7 @@ from citelock_scale.embedding_jobs.queue import JobClaim, JobQueue
 from citelock_scale.embedding_jobs.waiting import open_payloads, open_worker
 from citelock_scale.embedding_jobs.worker import AWAY_S, Worker, WorkerRegister
 from rag_assets.embedding_usage import PageUsage, read_usage
-from rag_assets.state.throughput import duration
+from rag_assets.progress import duration
 from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant

@@ -21,7 +21,7 @@ from support.s3_server import BUCKET, faulty
 from citelock_scale.object_home.follower import StoreFollower
 from citelock_scale.object_home.home import object_home
 from rag_assets.state.locks import refresh_decisions
-from rag_assets.state.observed import published_damage, published_inputs, wanted_inputs
+from rag_assets.state.planning import published_damage, published_inputs, wanted_inputs
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline

@@ -1,10 +1,5 @@
 """`entities.xml` of a space export: its objects as REST would give them, and who may read what.
 
-Belongs here: the shape of the file (`<object class=…>` with an id, properties and collections), everything that it may
-do to a parser; current against historical versions, the page tree, labels, users behind keys, restrictions,
-permissions.
-Does not belong here: the zip and the sync (`source`), envelopes (`envelope`).
-
 The shape is Hibernate's generic XML. A property is a text, or refers to another object by its id; a collection names
 its elements' ids. Ids are numbers, for users a key. Exports of Confluence 3.4 to 8.5 and of Cloud were read with it.
 """
@@ -72,7 +67,10 @@ def entities(stream: IO[bytes], kinds: Collection[str]) -> Iterator[Entity]:
             measured.since = 0
             if element.get("class") in kinds:
                 yield _entity(element)
-            _forget(element)
+            # the memory of this object and of those before it
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
     except etree.XMLSyntaxError as error:
         raise SourceError(
             f"entities.xml is cut or broken: {' '.join(error.msg.split())}; export the space again"
@@ -100,13 +98,6 @@ class _Measured:
         if self.since > MAX_OBJECT_BYTES:
             raise SourceError(f"entities.xml has an object of more than {MAX_OBJECT_BYTES} bytes; it is not read")
         return content.translate(None, _FORBIDDEN)
-
-
-def _forget(element: Any) -> None:
-    """Free the memory of an object and of those before it."""
-    element.clear()
-    while element.getprevious() is not None:
-        del element.getparent()[0]
 
 
 def _entity(element: Any) -> Entity:
@@ -203,11 +194,8 @@ class ExportedSpace:
                 self._viewers.append(one)
 
     def keep_only(self, space: str | None) -> str:
-        """Leave out content of other spaces; return the key of the space that stays.
-
-        Raises:
-            SourceError: the export lacks that space, or has several and none was named.
-        """
+        """Leave out content of other spaces; return the key of the space that stays. Raises SourceError: the export
+        lacks that space, or has several and none was named."""
         keys = sorted({self.space_of(one) for one in self.contents.values()} - {""})
         if space is None and len(keys) > 1:
             raise SourceError(f"it holds the spaces {', '.join(keys)}; name one of them as the source's space")
@@ -292,26 +280,21 @@ class ExportedSpace:
         return restriction_readers({"read": {"restrictions": subjects}}) or NOBODY, None
 
     def _subjects(self, permissions: Iterable[Entity]) -> Envelope:
-        """Users and groups of permissions as REST lists them."""
         users, groups = [], []
         for one in permissions:
             if group := one.text("groupName", "group"):
                 groups.append({"type": "group", "name": group})
-            if user := self._user(one):
+            key = one.ref("userSubject")
+            known = self._users.get(key)
+            names = {
+                "username": known.text("name") if known else one.text("userName"),
+                "accountId": known.text("atlassianAccountId") if known else "",
+                "userKey": key,
+            }
+            said = {name: value for name, value in names.items() if value}
+            if user := ({"type": "known", **said} if said else None):
                 users.append(user)
         return {"user": {"results": users}, "group": {"results": groups}}
-
-    def _user(self, permission: Entity) -> Envelope | None:
-        """Return the user behind a permission: a reference since Confluence 5.3, before that a name."""
-        key = permission.ref("userSubject")
-        known = self._users.get(key)
-        names = {
-            "username": known.text("name") if known else permission.text("userName"),
-            "accountId": known.text("atlassianAccountId") if known else "",
-            "userKey": key,
-        }
-        said = {name: value for name, value in names.items() if value}
-        return {"type": "known", **said} if said else None
 
     def _labels_of(self, content: Entity) -> Iterator[Envelope]:
         for label_id in self._labellings.get(content.id, ()):

@@ -1,9 +1,5 @@
 """A Confluence space export: the zip that a space's administrator downloads, in XML or HTML.
 
-Belongs here: the zip, the export as a whole (the current pages and their readers), files at `attachments/<page
-id>/<attachment id>/<version>`, comments, and the files of an HTML export. Does not belong here: the objects of an XML
-export (`space`), a page of an HTML export (`rag_assets.steps.formats.html`), envelopes (`envelope`).
-
 HTML has neither versions, labels nor restrictions, and an administrator's export holds restricted pages, too. So its
 pages are hidden unless the settings say that none of them is restricted.
 """
@@ -30,7 +26,8 @@ from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import Attached, Comment, attachment_rows, comments_row, moment_of
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
 from rag_assets.sources.confluence_dump import MAX_ARCHIVE_BYTES, is_link, opened, read_entry
-from rag_assets.sources.confluence_export.space import (
+from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
+from rag_assets.sources.exported_space import (
     BODIES,
     DETAILS,
     Entity,
@@ -40,7 +37,6 @@ from rag_assets.sources.confluence_export.space import (
     number_of,
     page_bodies,
 )
-from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.html import ExportedPage, page_id_in
 from rag_assets.steps.readers import UNNAMED, EffectiveReaders, Grants, effective_readers, space_readers
@@ -81,11 +77,8 @@ def read_html(
     progress: Progress | None,
     reader: LimitedReader,
 ) -> HtmlReading:
-    """Return every page beside the index. A broken or missing file is a failure of its own.
-
-    Raises:
-        SourceError: the index is not one of a Confluence export, or does not name the space.
-    """
+    """Return every page beside the index. A broken or missing file is a failure of its own. Raises SourceError: the
+    index is not one of a Confluence export, or does not name the space."""
     folder = index.removesuffix(INDEX)
     try:
         exported = reader.exported_index(read_entry(archive, archive.getinfo(index)))
@@ -117,11 +110,16 @@ def read_html(
 
 def _row(page: ExportedPage, page_id: str, space: str, settings: Settings, origin: Origin) -> Row:
     above = [(one or UNNAMED, title) for one, title in page.crumbs]
+    match = _DATE.search(page.changed)
+    try:
+        moment: str | None = datetime.strptime(match[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if match else None
+    except ValueError:
+        moment = None
     envelope = {
         "id": page_id,
         "title": page.title.removeprefix(f"{above[0][1]} : ") if above and above[0][1] else page.title,
         "space": {"key": space},
-        "version": {"number": 1, "when": _moment(page.changed), "by": {"displayName": _editor(page.changed)}},
+        "version": {"number": 1, "when": moment, "by": {"displayName": _editor(page.changed)}},
         "ancestors": [{"id": one, "title": title} for one, title in above[1:]],
         "body": {"storage": {"value": page.body}},
         "_links": {"base": settings.base_url},
@@ -135,15 +133,6 @@ def _page_id(name: str, folder: str) -> str | None:
     """Return the id of a page's file; files of folders below are no pages."""
     rest = name.removeprefix(folder)
     return page_id_in(rest) if name.startswith(folder) and "/" not in rest else None
-
-
-def _moment(changed: str) -> str | None:
-    """Return the day of the last change, if it is given in English."""
-    match = _DATE.search(changed)
-    try:
-        return datetime.strptime(match[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if match else None
-    except ValueError:
-        return None
 
 
 def _editor(changed: str) -> str | None:
@@ -178,6 +167,10 @@ def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Set
         if page_id in space.contents and one.text("contentStatus") in ("current", ""):
             name = one.text("title", "fileName")
             path = f"attachments/{page_id}/{one.id}/{number_of(one) or 1}"
+            try:
+                size: int | None = archive.getinfo(path).file_size
+            except KeyError:
+                size = None
             yield Attached(
                 id=one.id,
                 page_id=f"{settings.id_prefix}{page_id}",
@@ -185,7 +178,7 @@ def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Set
                 read=partial(_bytes_of, archive, path, settings.max_file_bytes),
                 version=number_of(one),
                 updated_at=moment_of(space.moment(one)),
-                size=_size(archive, path),
+                size=size,
                 url=f"{settings.base_url.rstrip('/')}/download/attachments/{page_id}/{quote(name, safe='')}",
             )
 
@@ -201,13 +194,6 @@ def comment_rows(
             said[page_id].append(Comment(one.id, bodies[one.id], number_of(one) or 1, moment_of(space.moment(one))))
     rows = (comments_row(pages[page_id], comments, prefix) for page_id, comments in said.items() if page_id in pages)
     return {row["page_id"]: row for row in rows if row}
-
-
-def _size(archive: zipfile.ZipFile, path: str) -> int | None:
-    try:
-        return archive.getinfo(path).file_size
-    except KeyError:
-        return None
 
 
 def _bytes_of(archive: zipfile.ZipFile, path: str, limit: int) -> bytes:
@@ -237,29 +223,24 @@ class _ExportContent:
     comments: dict[str, str] = field(default_factory=dict)  # comment id -> body
 
 
+@dataclass
 class ConfluenceExportSource:
     """The pages of an export; the whole of it is read in each sync."""
 
-    def __init__(
-        self, key: str, settings: Settings, reader: LimitedReader | None = None, originals: Path | None = None
-    ) -> None:
-        self.key = key
-        self._settings = settings
-        self._reader = reader
-        self._originals = originals
+    key: str
+    settings: Settings
+    reader: LimitedReader | None = None
+    originals: Path | None = None
 
     def fingerprint(self) -> str:
         """Return a digest of the zip's directory (size and checksum of each file), and of the settings."""
         with self._archive() as archive:
             files = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
-        return digest(settings_digest(self.key, self._settings), *map(repr, files))
+        return digest(settings_digest(self.key, self.settings), *map(repr, files))
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Read the objects, then the bodies of the current pages.
-
-        Raises:
-            SourceError: the export is missing, truncated or broken, or has no pages; nothing is deleted.
-        """
+        """Read the objects, then the bodies of the current pages. Raises SourceError: the export is missing, truncated
+        or broken, or has no pages; nothing is deleted."""
         fingerprint = self.fingerprint()
         before = rows_by_id(previous)
         with self._archive() as archive:
@@ -267,21 +248,19 @@ class ConfluenceExportSource:
                 return self._sync_html(archive, before, fingerprint, progress)
             space, origin = self._space(archive)
             reading = self._read(archive, space, origin, progress)
-            prefix = self._settings.id_prefix
+            prefix = self.settings.id_prefix
             for raw_id in reading.failures:
                 if kept := before.get(f"{prefix}{raw_id}"):
-                    reading.rows[raw_id] = {**kept, "source": self.key, "tenant": self._settings.tenant}
+                    reading.rows[raw_id] = {**kept, "source": self.key, "tenant": self.settings.tenant}
                     reading.failures[raw_id] += "; its last version stays"
             effective, notes = self._readers(space)
             rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
-            files = attached_files(archive, space, self._settings) if self._settings.attachments != "none" else ()
+            files = attached_files(archive, space, self.settings) if self.settings.attachments != "none" else ()
             known = before if "fingerprint" in state else {}
-            attached = attachment_rows(
-                files, rows, self._settings, known, reader=self._reader, originals=self._originals
-            )
-        comments = comment_rows(space, reading.comments, rows, prefix) if self._settings.comments else {}
+            attached = attachment_rows(files, rows, self.settings, known, reader=self.reader, originals=self.originals)
+        comments = comment_rows(space, reading.comments, rows, prefix) if self.settings.comments else {}
         return finish(
-            self._settings,
+            self.settings,
             before,
             {**rows, **attached.rows, **comments},
             seen=len(space.contents) + attached.seen + len(comments),
@@ -296,9 +275,9 @@ class ConfluenceExportSource:
     def _sync_html(
         self, archive: zipfile.ZipFile, before: Mapping[str, Row], fingerprint: str, progress: Progress | None
     ) -> SyncResult:
-        settings, prefix = self._settings, self._settings.id_prefix
+        settings, prefix = self.settings, self.settings.id_prefix
         origin = Origin(self.key, settings.tenant, settings.flavor, prefix, settings.base_url)
-        with nullcontext(self._reader) if self._reader else LimitedReader(Documents()) as reader:
+        with nullcontext(self.reader) if self.reader else LimitedReader(Documents()) as reader:
             reading = read_html(archive, index_of(archive) or INDEX, settings, origin, progress, reader)
         for raw_id in reading.failures:
             if kept := before.get(f"{prefix}{raw_id}"):
@@ -310,7 +289,7 @@ class ConfluenceExportSource:
         effective = effective_readers(reading.grants, space_readers(settings.readers), unsaid=unknown, missing=unknown)
         rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
         files = reading.attached if settings.attachments != "none" else ()
-        attached = attachment_rows(files, rows, settings, {}, reader=self._reader, originals=self._originals)
+        attached = attachment_rows(files, rows, settings, {}, reader=self.reader, originals=self.originals)
         return finish(
             settings,
             before,
@@ -326,24 +305,28 @@ class ConfluenceExportSource:
 
     def _html_notes(self) -> list[str]:
         where, notes = f"sources.{self.key}", []
-        if self._settings.readers == "from_source":
+        if self.settings.readers == "from_source":
             notes.append(
                 "HTML does not say who may read the space, so nobody can read it; "
                 f"set {where}.readers to everyone or to a list of group:NAME and user:NAME"
             )
-        if not self._settings.unrestricted:
+        if not self.settings.unrestricted:
             notes.append(
                 "HTML does not say which pages are restricted, so all are hidden; export the space as XML, or, if none "
                 f"of them is restricted, set {where}.unrestricted to true"
             )
-        if self._settings.comments:
+        if self.settings.comments:
             notes.append("comments are read from XML only; export the space as XML")
         return notes
 
     def _space(self, archive: zipfile.ZipFile) -> tuple[ExportedSpace, Origin]:
         descriptor = _descriptor(archive)
-        settings = self._settings
-        space = ExportedSpace(settings.base_url, _zone(descriptor.get("timezoneId", "")))
+        settings = self.settings
+        try:
+            zone = ZoneInfo(descriptor.get("timezoneId", "") or "UTC")
+        except (ValueError, OSError, ZoneInfoNotFoundError):
+            zone = ZoneInfo("UTC")
+        space = ExportedSpace(settings.base_url, zone)
         space.read(_objects(archive, DETAILS)).keep_only(settings.space)
         cloud = settings.flavor == "auto" and descriptor.get("source") == "cloud"
         flavor = "cloud" if cloud else settings.flavor
@@ -392,7 +375,7 @@ class ConfluenceExportSource:
             reading.failures[page_id] = str(error)
 
     def _readers(self, space: ExportedSpace) -> tuple[EffectiveReaders, list[str]]:
-        setting = self._settings.readers
+        setting = self.settings.readers
         readers = space_readers(setting, space.permissions())
         notes = []
         if readers == NOBODY and setting == "from_source":
@@ -405,7 +388,7 @@ class ConfluenceExportSource:
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:
-        path = self._settings.path
+        path = self.settings.path
         if not path.is_file():
             raise SourceError(f"export {path} does not exist; set the source's path to the zip of a space export")
         with opened(path, "export") as archive:
@@ -436,10 +419,3 @@ def _descriptor(archive: zipfile.ZipFile) -> dict[str, str]:
         return {}
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name or "UTC")
-    except (ValueError, OSError, ZoneInfoNotFoundError):
-        return ZoneInfo("UTC")

@@ -1,1 +1,0 @@
-"""A space export: the zip that an administrator downloads."""

@@ -1,1 +1,0 @@
-"""A Confluence space by way of an MCP server."""
