@@ -163,9 +163,8 @@ class LimitedReader:
             raise FileError(f"{error}; {why}") if reasons else error from None
         if reasons and not text.body.strip("\f \n"):
             raise FileError(why)
-        return ReadDocument(
-            _counted(text, prepared, reasons, self._scans.manner), prepared.content, prepared.received_sha256
-        )
+        text = _counted(text, prepared, reasons, self._scans.manner)
+        return ReadDocument(text, prepared.content, prepared.received_sha256)
 
     def _unrecognized(self, kind: Kind, name: str, content: bytes, pages_done: PagesDone | None) -> FileText:
         """Return the text of a file; where OCR is not installed, a PDF's ledger has its pages without text."""

@@ -109,12 +109,11 @@ def update_chunks(
     reuse = split_unchanged(_restamped(pages, sections), previous, page_stamp)
     cut = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size)
     made = with_languages(cut, detect)
-    texts = (
-        set(zip(rows["page_id"].to_pylist(), rows["text_hash"].to_pylist(), strict=True)) for rows in (made, previous)
+    known, texts = (
+        set(zip(rows["page_id"].to_pylist(), rows["text_hash"].to_pylist(), strict=True)) for rows in (previous, made)
     )
-    return ChunksUpdate(
-        merged(rows_of(reuse.kept, sections), made, "chunk_idx"), len(reuse.changed), len(next(texts) - next(texts))
-    )
+    chunks = merged(rows_of(reuse.kept, sections), made, "chunk_idx")
+    return ChunksUpdate(chunks, read=len(reuse.changed), new=len(texts - known))
 
 
 Row = Mapping[str, Any]

@@ -158,8 +158,16 @@ def pairs(compared: Iterable[StatedEntry], *, versions: bool = False) -> Iterato
 def contradictions(differing: Iterable[Pair]) -> list[LintFinding]:
     """Return what pages say of the same thing with another value, of all pairs that differ."""
     groups = _groups(sorted(differing, key=lambda pair: (pair.one.unit, pair.two.unit, pair.block)))
-    kept = (group for group in groups if len({side.value for side in _sides(group)}) <= _MOST_VALUES)
-    return list({finding.quotes: finding for finding in map(_finding, kept)}.values())
+    findings: dict[tuple[Quote, ...], LintFinding] = {}
+    for group in groups:
+        sides = [side for pair in group for side in (pair.one, pair.two)]
+        if len({side.value for side in sides}) > _MOST_VALUES:
+            continue
+        quotes = {(side.quote.page_id, side.quote.text): side.quote for side in sides}
+        best = max(group, key=lambda pair: (pair.confidence, pair.about))
+        shown = tuple(sorted(quotes.values(), key=lambda quote: (quote.title, quote.text, quote.page_id)))
+        findings[shown] = LintFinding("contradiction", best.space, best.about, shown, best.confidence)
+    return list(findings.values())
 
 
 def is_past(passages: Sequence[Chunk]) -> bool:
@@ -382,11 +390,6 @@ def _groups(differing: Sequence[Pair]) -> Iterable[list[Pair]]:
     return groups.values()
 
 
-def _sides(group: Iterable[Pair]) -> Iterator[Side]:
-    for pair in group:
-        yield from (pair.one, pair.two)
-
-
 def _side(said: Compared) -> Side:
     """Return a statement with the whole sentence or row that it is of, and what it gives: figures, else its words."""
     unit, chunk = said.unit, said.chunk
@@ -398,13 +401,6 @@ def _side(said: Compared) -> Side:
 
 def _value_figures(said: Compared) -> frozenset[object]:
     return frozenset({*_figures(measures(said.text)), *_CLOCK.findall(said.text)})
-
-
-def _finding(group: Sequence[Pair]) -> LintFinding:
-    quotes = {(side.quote.page_id, side.quote.text): side.quote for side in _sides(group)}
-    best = max(group, key=lambda pair: (pair.confidence, pair.about))
-    shown = sorted(quotes.values(), key=lambda quote: (quote.title, quote.text, quote.page_id))
-    return LintFinding("contradiction", best.space, best.about, tuple(shown), best.confidence)
 
 
 def _names(said: Compared) -> frozenset[str]:

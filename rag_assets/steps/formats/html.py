@@ -144,7 +144,11 @@ def html_content(body: str) -> Content:
     wordless = wordless_elements(root)
     etree.strip_elements(root, *NO_TEXT, with_tail=False)
     named = [(heading, _ids_of(heading)) for heading in root.iter(*_HEADINGS)]
-    further = _other_ids(root, {name for _, names in named for name in names})
+    further: dict[str, Element] = {}  # of running text, reached by an id that is no heading's
+    of_headings = {name for _, names in named for name in names}
+    for element in root.iter(*_MARKABLE, *_MARKED_BEFORE):
+        if (name := _name(element)) and name not in of_headings and len(further) < _IDS_MAX:
+            further.setdefault(name, element)
     for element in root.iter():  # XML would stumble over `v-on:click` and `<o:p>`
         for name in set(element.attrib) - _KEPT:
             del element.attrib[name]
@@ -153,7 +157,7 @@ def html_content(body: str) -> Content:
     for heading, names in named:
         for name in reversed(names):
             _mark(heading, name)
-    for element, name in further:
+    for name, element in further.items():
         _mark(element, name)
     root.tag, root.tail = "div", None
     content = tree_content(root)
@@ -179,15 +183,6 @@ def _without_frame(root: Element) -> None:
             element.drop_tree()
     for element in list(root.iter("aside")):
         element.tag = "div"
-
-
-def _other_ids(root: Element, of_headings: set[str]) -> list[tuple[Element, str]]:
-    """Return the elements of running text that links reach by an id which is no heading's."""
-    ids: dict[str, Element] = {}
-    for element in root.iter(*_MARKABLE, *_MARKED_BEFORE):
-        if (name := _name(element)) and name not in of_headings and len(ids) < _IDS_MAX:
-            ids.setdefault(name, element)
-    return [(element, name) for name, element in ids.items()]
 
 
 def _mark(element: Element, name: str) -> None:

@@ -184,10 +184,6 @@ class Package:
         self._members: dict[str, ZipInfo] = {member.filename.lstrip("/").lower(): member for member in members}
         self._left = READ_MAX
 
-    def names(self) -> Iterator[str]:
-        """Yield the names of the parts, in lower case."""
-        yield from self._members
-
     def has(self, name: str) -> bool:
         """Return whether there is a part of this name; case does not count."""
         return name.lower() in self._members
