@@ -84,7 +84,7 @@ def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
 def restriction_readers(restrictions: object) -> str | None:
     """Return the reader class of a `restrictions` block; None if it is absent or was not expanded at all (`{}`).
 
-    Raises GrantError: it differs from REST v1's documentation.
+    Users and groups are alternatives: one clause. Raises RestrictionError: it differs from REST v1's documentation.
     """
     if restrictions == {}:
         return None

@@ -209,14 +209,12 @@ def blocks_of(
     ]
     levels = iter(heading_levels(candidates, outline))
     heights = {page.page: page.height for page in pages}
-    unseen = unseen_parents(candidates, outline)[::-1]
+    parents = unseen_parents(candidates, outline)[::-1]
+    unseen = [((entry.page, heights.get(entry.page, 0.0) - entry.up), entry) for entry in parents]  # with its place
     for part in parts:
         level = next(levels) if part.lines else 0
-        while unseen and (unseen[-1].page, heights.get(unseen[-1].page, 0.0) - unseen[-1].up) < (
-            part.page,
-            part.place[3],
-        ):
-            entry = unseen.pop()
+        while unseen and unseen[-1][0] < (part.page, part.place[3]):
+            entry = unseen.pop()[1]
             if not 0 < level <= entry.level:  # else it is the entry in other words
                 blocks.add_outlined(entry)
         blocks.add(part, level)

@@ -285,6 +285,7 @@ def _without_copies(words: Sequence[Word]) -> list[Word]:
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LETTER = re.compile(r"[^\W\d_]")
 _DIGIT = re.compile(r"\d")
+_KINDS = {"R": RIGHT_TO_LEFT, "L": _LETTER, "N": _DIGIT}
 _RUNS = {True: re.compile("L(?:[LN.]*[LN])?"), False: re.compile("R(?:[RN.]*R)?")}
 """What runs against its line, by whether that goes from right to left: as it stands, from the left."""
 _SPACE = 1.0  # of the height: the widest space within a line
@@ -301,18 +302,7 @@ def _in_reading_order(words: Sequence[Word], mirrored: bool) -> list[Word]:
     placed = list(words)
     for line in _lines(words):
         seen = line[::-1] if mirrored else line
-        kinds = ""
-        for at in seen:
-            text = words[at].text
-            kinds += (
-                "R"
-                if RIGHT_TO_LEFT.search(text)
-                else "L"
-                if _LETTER.search(text)
-                else "N"
-                if _DIGIT.search(text)
-                else "."
-            )
+        kinds = "".join(next((kind for kind in _KINDS if _KINDS[kind].search(words[at].text)), ".") for at in seen)
         backwards = mirrored if kinds.count("R") == kinds.count("L") else kinds.count("R") > kinds.count("L")
         if backwards != mirrored:
             _reverse(placed, seen)
