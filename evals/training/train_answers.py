@@ -28,7 +28,7 @@ import rag_serving.answering.selection
 from evals.bench.corpora import cut, file_pages
 from evals.bench.people import CORPORA, judge_use, published, questions_of, read_pages
 from evals.evaluation.bench import TENANT
-from evals.evaluation.calibrate import Matrix, fit, halves
+from evals.evaluation.calibrate import Matrix, fit, halves, open_gates
 from evals.evaluation.gold import read_gold
 from evals.evaluation.gold_collections import published as published_collection
 from evals.evaluation.gold_collections import read_gold_collection
@@ -239,9 +239,7 @@ def _watch(pipeline: Pipeline, home: Path) -> Watching:
 
 
 def _open_gates(home: Path) -> Config:
-    gates = {"min_similarity": -1, "min_coverage": 0, "min_confidence": 0, "min_closest": 0}
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
-    return config.model_copy(update={"gates": config.gates.model_copy(update=gates)})
+    return open_gates(parse_config({"home": str(home), "tenants": {TENANT: {}}}))
 
 
 def _row(asked: ReaderExample, page: str, seen: tuple[Lock, list[Ranked]] | None) -> list[Any]:

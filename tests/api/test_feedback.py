@@ -147,7 +147,7 @@ def test_what_is_reported_as_missing_becomes_a_draft_though_no_question_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gates: dict[str, float]
 ) -> None:
     publish(tmp_path / "home")
-    content = {"home": str(tmp_path / "home"), "tenants": {"acme": {}}, "gates": gates}
+    content = {"home": str(tmp_path / "home"), "tenants": {"acme": {}}}
     (tmp_path / "app.yaml").write_text(json.dumps(content), encoding="utf-8")
     monkeypatch.setenv("CITELOCK_CONFIG", str(tmp_path / "app.yaml"))
     question, complained = "How much is the parking fee in Oslo?", "Who may park a broker?"
