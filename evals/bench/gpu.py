@@ -173,7 +173,8 @@ def _build(
         f"{provider:<14} {name:<20} {device:<5} batch of {batch_tokens:>6} tokens  "
         f"{rates['texts_per_s']:>9.1f} texts/s  {rates['words_per_s']:>11.1f} words/s"
     )
-    return {**settings, "model": name, "texts": len(texts), "words": words, **rates}
+    counts = {"batch_tokens": batch_tokens, "texts": len(texts), "words": words}
+    return {**settings, "model": name, **counts, **rates}
 
 
 class _Nobody:
