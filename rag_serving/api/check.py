@@ -135,7 +135,7 @@ class _Proxied(Response):
         await send({"type": "http.response.body", "body": whole})
 
     async def _whole(self, body: bytes) -> bytes:
-        said, shape = _Said(), _json(body)
+        said, shape = _Reply(), _json(body)
         forged = shape.pop("citelock", None)
         said.add(shape, "message")
         if more := await self._evidence(said):
@@ -145,7 +145,7 @@ class _Proxied(Response):
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield the events of a stream, and the evidence before those that end it."""
-        said, held, data = _Said(), list[bytes](), b""
+        said, held, data = _Reply(), list[bytes](), b""
         async for event in _cut(chunks):
             data = b"\n".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
             shape = _json(data)
@@ -165,7 +165,7 @@ class _Proxied(Response):
         for event in held:
             yield event
 
-    async def _evidence(self, said: _Said) -> tuple[str, dict[str, Any] | None] | None:
+    async def _evidence(self, said: _Reply) -> tuple[str, dict[str, Any] | None] | None:
         text = "".join(said.words) if self._is_checked and said.is_text else ""
         return await run_in_threadpool(self._checked, text) if text.strip() else None
 
@@ -180,7 +180,7 @@ class _Proxied(Response):
 
 
 @dataclass
-class _Said:
+class _Reply:
     """The received text of an answer."""
 
     words: list[str] = field(default_factory=list)

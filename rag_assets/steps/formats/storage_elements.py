@@ -260,13 +260,11 @@ class Walk:
 
 DISPLAY_NAME = "display-name"  # an attribute that sources add to mentions
 NOBODY = f"@user{OMISSION}"  # the page shows a name there
-_EMOTICONS = dict(
-    re.findall(
-        r"(\S+)=(\S+)",
-        "tick=✅ cross=❌ warning=⚠ information=ℹ question=❓ plus=➕ minus=➖ light-on=💡 yellow-star=⭐ smile=🙂 "
-        "sad=🙁 cheeky=😛 laugh=😀 wink=😉 thumbs-up=👍 thumbs-down=👎 heart=❤",
-    )
-)
+_SIGNS = """
+    tick=✅ cross=❌ warning=⚠ information=ℹ question=❓ plus=➕ minus=➖ light-on=💡 yellow-star=⭐ smile=🙂
+    sad=🙁 cheeky=😛 laugh=😀 wink=😉 thumbs-up=👍 thumbs-down=👎 heart=❤
+"""
+_EMOTICONS = dict(pair.split("=") for pair in _SIGNS.split())
 
 
 def _spaced(element: Element, line: str) -> str:

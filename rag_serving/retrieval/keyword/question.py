@@ -137,7 +137,7 @@ class QuestionReader:
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _QuestionRules:
     """A configuration as words."""
 
     phrases: Mapping[Words, Words]
@@ -146,10 +146,10 @@ class _Rules:
 
 
 @lru_cache(maxsize=64)
-def _rules(synonyms: tuple[tuple[str, str], ...], concepts: Words) -> _Rules:
+def _rules(synonyms: tuple[tuple[str, str], ...], concepts: Words) -> _QuestionRules:
     pairs = {tuple(words_in(said)): tuple(words_in(meant)) for said, meant in synonyms}
     pairs.pop((), None)
-    return _Rules(
+    return _QuestionRules(
         phrases={said: meant for said, meant in pairs.items() if len(said) > 1},
         words={said: meant for said, meant in pairs.items() if len(said) == 1},
         concepts=frozenset(word for concept in concepts for word in words_in(concept)),

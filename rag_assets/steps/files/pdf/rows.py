@@ -320,7 +320,7 @@ _ITEM_INDENT = 0.9  # of a line's height
 _SHORT = 0.8  # of the column's width: a line that ends earlier may be a paragraph's last
 _ORDERED = re.compile(r"\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,5})[.)]\s")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|[^\W\d_]{3,}")
-_FIRST, _LAST = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]++\Z")
+_FIRST, _LAST = re.compile(r"[^\W\d_]+"), re.compile(r"(?<![^\W\d_])[^\W\d_]++\Z")
 _HYPHENS = "-\u00ad\u2010"
 
 
