@@ -12,6 +12,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -211,6 +212,7 @@ def kind_of(section: type[BaseModel]) -> str:
     return str(section.model_fields["kind"].annotation.__args__[0])  # type: ignore[union-attr]
 
 
+@cache
 def descriptions(section: type[BaseModel]) -> dict[str, str]:
     """Return the text under each key in the source of a section and of those it extends."""
     found: dict[str, str] = {}

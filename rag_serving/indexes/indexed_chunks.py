@@ -84,7 +84,7 @@ class Parts(NamedTuple):
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
 _LANGUAGE_SAMPLE = 100  # chunks; those without a language from the build take some 10 ms once
 _TUPLES = frozenset({"heading_path", "labels"})
-_NOBODY = pa.scalar("nobody: not among the pages")  # no reader class: those name users and groups
+_NOBODY = "nobody: not among the pages"  # no reader class: those name users and groups
 
 
 class IndexedChunks:

@@ -14,6 +14,7 @@ from support.stand_in_chat import Fault, StandInChat, served
 from support.wiki import RESTART, publish
 from typer.testing import CliRunner
 
+from rag_serving.answering.selection.signs import VERSION
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app
 from rag_serving.config.models import AnswerGeneration
@@ -59,10 +60,13 @@ def test_ask_prints_what_comes_closest_below_a_line_of_its_own(config: str, monk
 
 
 def test_an_explained_refusal_prints_the_candidates_that_were_not_chosen(
-    config: str, monkeypatch: pytest.MonkeyPatch
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    thresholds = tmp_path / "weights.json"
+    content = {"version": VERSION, "embedding": "local/all-MiniLM-L6-v2", "gates": {"min_closest": 1}}
+    thresholds.write_text(json.dumps(content))
     monkeypatch.setenv("CITELOCK_GATES__MIN_CONFIDENCE", "1")
-    monkeypatch.setenv("CITELOCK_GATES__MIN_CLOSEST", "1")
+    monkeypatch.setenv("CITELOCK_GATES__CONFIDENCE_WEIGHTS", str(thresholds))
     question = "How long is a partition leader kept away by the alert of consumer lag?"
     lines = run("ask", question, "--config", config, "--explain")[1].splitlines()
     assert lines[0] == "Not found in docs."

@@ -89,7 +89,7 @@ def test_tokens_and_money_of_all_parts_count_and_end_a_day(tmp_path: Path, url: 
             asked()
     clock.pass_by(12 * 3_600)
     budget.check()
-    with budget._database._opened().connect() as connection:
+    with budget._database._engine.connect() as connection:
         found = by_part(connection, tenant, span_of("tokens", NOON).name)
     assert found == {
         "contexts": {"cost": 0.006, "tokens": 600.0},

@@ -47,7 +47,7 @@ def written(store: KeyStore, **changed: Any) -> ApiKey:
 
 
 def rows(store: KeyStore) -> list[dict[str, Any]]:
-    with store._database._opened().begin() as connection:
+    with store._database._engine.begin() as connection:
         return [dict(row) for row in connection.execute(select(KEYS)).mappings()]
 
 
@@ -95,7 +95,7 @@ def test_a_revoked_key_stays_revoked_as_of_the_first_time(store: KeyStore) -> No
 )
 def test_who_can_write_the_database_widens_no_key(store: KeyStore, change: dict[str, Any]) -> None:
     key = written(store)
-    with store._database._opened().begin() as connection:
+    with store._database._engine.begin() as connection:
         connection.execute(update(KEYS).where(KEYS.c.id == key.id).values(**change))
     assert store.find(key.id) is None
     assert store.list("acme") == []
@@ -104,11 +104,11 @@ def test_who_can_write_the_database_widens_no_key(store: KeyStore, change: dict[
 def test_who_can_write_the_database_adds_no_key_nor_moves_a_signature(store: KeyStore) -> None:
     key = written(store)
     row = rows(store)[0]
-    with store._database._opened().begin() as connection:
+    with store._database._engine.begin() as connection:
         connection.execute(insert(KEYS), {**row, "id": "0" * 16})
     assert store.find("0" * 16) is None
     store.revoke(key)
-    with store._database._opened().begin() as connection:
+    with store._database._engine.begin() as connection:
         connection.execute(update(KEYS).where(KEYS.c.id == key.id).values(revoked=None))
     assert store.find(key.id) is None, "neither is one that is no longer said to be revoked"
 
