@@ -21,7 +21,7 @@ CHROMIUM = SHELL if SHELL.exists() else WHOLE
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="package")  # its event loop runs in the main thread, where tests elsewhere start their own
+@pytest.fixture(scope="module")  # its event loop runs in the main thread, where other tests start their own
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         message = "Chromium is not installed; `apt-get install chromium-headless-shell`"
@@ -52,12 +52,12 @@ def asked_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def wire(asked_home: Path) -> SlowWire:
     return SlowWire(create_app(configuration(asked_home)))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def address(wire: SlowWire) -> Iterator[str]:
     """Where the web page is served to this machine's own reader."""
     with running(wire) as address:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,9 @@ def publish_sample(folder: Path) -> None:
     assert sample.publish().success
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session")  # before the browser, whose event loop runs in this thread
 def sample_folder(shared_folders: SharedFolders) -> Path:
-    """A build runs an event loop, and the browser's runs in the main thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(shared_folders.get, "published_sample", publish_sample).result()
+    return shared_folders.get("published_sample", publish_sample)
 
 
 @pytest.fixture(scope="module")
