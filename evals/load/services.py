@@ -114,8 +114,8 @@ def tcp_proxy(target: int) -> Iterator[TcpProxy]:
 
 
 TENANT, TOKEN = "demo", "load-demo"
+# Published before; a build of everything adds the other source, and so publishes another generation.
 FIRST_SOURCE = f"eng_{TENANT}"
-"""What is published before; a build of everything adds the other source, and so publishes another generation."""
 QUESTIONS = 8
 SECRET = "a-secret-of-the-load-tool-that-signs-its-homes"
 

@@ -26,8 +26,7 @@ from rag_serving.hooks import KeysAwayError
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import GuardedDatabase
 
-PREFIX = "ck_"
-"""How every key begins: what a scanner for leaked credentials looks for."""
+PREFIX = "ck_"  # of every key: scanners for leaked credentials look for it
 ID_CHARS = 16
 SECRET_CHARS = 43
 _ID, _SECRET = (

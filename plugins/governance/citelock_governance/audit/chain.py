@@ -32,8 +32,7 @@ class Anchor:
     """The first row that this home has seen."""
 
 
-IsOnChain = Callable[[Anchor], bool]
-"""Whether a row is still on the chain; rows that retention cut off count as they were."""
+IsOnChain = Callable[[Anchor], bool]  # rows that retention cut off count as they were
 
 
 class AnchorFile:

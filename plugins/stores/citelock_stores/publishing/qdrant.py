@@ -66,15 +66,13 @@ LISTED = 10_000
 """Ids of one answer."""
 PROBES, NEAREST = 16, 10
 SAME = 1e-5  # difference of cosines that count as equal
-LEFT_READABLE = timedelta(hours=1)
-"""How long a generation stays that the alias left: questions may still be reading it."""
+LEFT_READABLE = timedelta(hours=1)  # for questions that still read a generation that the alias left
 _WARN = 0.8  # of a quota
 _TERMS = 20_000  # of a vocabulary in one point
 
 _log = logging.getLogger(__name__)
 
-Counts = Mapping[int, int]
-"""How often chunks have a term, by row."""
+Counts = Mapping[int, int]  # occurrences of a term, by row of the chunk
 
 
 class RawPoint(NamedTuple):
@@ -142,7 +140,7 @@ class QdrantPoints:
 
     @property
     def has_windows(self) -> bool:
-        """Whether a chunk may have several vectors."""
+        """Return whether a chunk may have several vectors."""
         return self.files.vectors.windows is not None
 
     @property
