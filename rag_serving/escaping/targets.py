@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -52,11 +51,6 @@ def for_log(text: str) -> str:
 def one_line(said: object, most: int = 200) -> str:
     """Return the first characters of a server's or library's message, on one line."""
     return " ".join(str(said).split())[:most]
-
-
-def for_html(text: str) -> str:
-    """Return the text for an element or a quoted attribute of HTML."""
-    return html.escape(printable(text))
 
 
 def for_json(value: Any, indent: int | None = None) -> str:

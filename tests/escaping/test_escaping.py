@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +20,6 @@ from rag_serving.answering.markdown import markdown
 from rag_serving.cli.printing import answer_lines
 from rag_serving.escaping.targets import (
     for_csv,
-    for_html,
     for_json,
     for_link,
     for_log,
@@ -126,31 +124,6 @@ def test_no_cell_of_a_csv_is_a_formula(cells: list[str]) -> None:
     assert len(row) == len(cells) + 1
     assert row[-1] == "-1.5"
     assert not any(cell.lstrip().startswith(tuple("=+-@＝＋－＠")) or cell[:1] in "\t\r\n" for cell in row[:-1] if cell)
-
-
-class Reader(HTMLParser):
-    """Tags with their attributes, and the text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, attrs))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-@MANY
-@given(HOSTILE)
-def test_html_holds_the_text_and_no_element_of_its(text: str) -> None:
-    reader = Reader()
-    reader.feed(f'<p title="{for_html(text)}">{for_html(text)}</p>')
-    reader.close()
-    assert [(tag, [name for name, _ in attributes]) for tag, attributes in reader.tags] == [("p", ["title"])]
-    assert reader.text == reader.tags[0][1][0][1]
 
 
 @MANY
