@@ -420,8 +420,13 @@ def faults_of(receipt: Row, folder: Path, identifier: str | None = None) -> list
     return faults
 
 if __name__ == "__main__":
-    receipt_shown = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    found_faults = faults_of(receipt_shown, Path(sys.argv[2]), *sys.argv[3:4])
+    if len(sys.argv) not in (3, 4) or "--help" in sys.argv:
+        sys.exit(__doc__)
+    try:
+        receipt_shown = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+        found_faults = faults_of(receipt_shown, Path(sys.argv[2]), *sys.argv[3:4])
+    except (OSError, ValueError) as error:
+        sys.exit(f"the receipt or the generation cannot be read: {error}")
     print("\n".join(found_faults) or f"{len(receipt_shown['citations'])} quotes hold" + (
         f"; the set has exactly {len(receipt_shown['set']['members'])} members" if "set" in receipt_shown else ""))
     sys.exit(bool(found_faults))
