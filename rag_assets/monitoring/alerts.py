@@ -154,10 +154,11 @@ def _write_mail(notice: Mapping[str, Any], folder: Path) -> bool:
         mail["To"] = user
     lines = [notice["text"], *([f"Question: {notice['question']}"] if "question" in notice else [])]
     for one in notice.get("changes", ()):
-        now = (
-            f"Now, {one['title']}:\n{one['after']}\n{one['url']}" if one["after"] else "Now: the page does not say it."
-        )
-        lines += [f"Before:\n{one['before']}", now]
+        now = [f"Now, {one['title']}:" if one["title"] else "Now:", one["after"], one["url"]]  # a set has no title
+        lines += [
+            f"Before:\n{one['before']}",
+            "\n".join(filter(None, now)) if one["after"] else "Now: the page does not say it.",
+        ]
         if any(values := (one["values_before"], one["values_after"])):
             lines.append("Value: " + " -> ".join(", ".join(side) or "none" for side in values))
     mail.set_content("\n\n".join([*lines, f"The answer: {notice['link']}"]) + "\n")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import pyarrow as pa
 from support.building import build
 from support.envelopes import BACKUP, DEPLOY, SECTION, Wiki, envelope
 
+from rag_assets.monitoring.alerts import NoticeCounts, notify
 from rag_assets.steps.chunks.chunking import APART
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import PAGE_FACTS, PASSAGE_COLUMNS
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import load_config
+from rag_serving.ask import Pipeline
+from rag_serving.checking.guarantee import follow
+from rag_serving.config.loading import Config, load_config
 from rag_serving.indexes.catalog import published_at, published_before
 from rag_serving.indexes.generation import Generation
 from rag_serving.records.sets import SetTables
@@ -102,7 +107,10 @@ def opened(wiki: Wiki, generation_id: str) -> tuple[Generation, SetTables]:
 def test_an_edit_a_new_page_and_a_deleted_one_over_two_builds(tmp_path: Path) -> None:
     wiki = Wiki(tmp_path)
     build(wiki)
-    store = Store(wiki.home)
+    store, config = Store(wiki.home), load_config(wiki.config_path)
+    monitoring = config.monitoring.model_copy(update={"notice_folder": tmp_path / "notices"})
+    config = config.model_copy(update={"monitoring": monitoring})
+    _follow(config, "Which pages mention pager?")
     before = store.current("demo") or ""
     page = envelope("101", "Deploy guide", EDITED, version=2)
     page["version"]["by"] = {"displayName": "Ann Lee"}
@@ -131,6 +139,20 @@ def test_an_edit_a_new_page_and_a_deleted_one_over_two_builds(tmp_path: Path) ->
     assert DEPLOY != EDITED
     for generation in (first, second):
         generation.close()
+    assert notify(config, "demo") == NoticeCounts(1, broken=1, sent=1)
+    (notice,) = (tmp_path / "notices").glob("*.eml")
+    payload = message_from_bytes(notice.read_bytes()).get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    assert "Before:\n1\n\nNow:\n2 (new: Deploy guide)" in payload.decode()
+
+
+def _follow(config: Config, question: str) -> None:
+    with closing(Pipeline.open(config, "demo")) as pipeline:
+        reader = Principal("demo", "ann")
+        answer = pipeline.ask(reader, question)
+        assert answer.set is not None
+        assert answer.receipt_id
+        follow(pipeline, reader, answer.receipt_id)
 
 
 def _quotes_hold(change: PageChange, old: SetTables, new: SetTables) -> None:
