@@ -1,10 +1,8 @@
-"""The life of a question on one page: access → read → search → lock → select → complete → check → render → receipt.
-
-A kind of question is a list of stages: of all pages (`QUESTION`), of books (`BOOK`), in a conversation
+"""The life of a question on one page: access → read → search → lock → select → complete → check → render → receipt. A
+kind of question is a list of stages: of all pages (`QUESTION`), of books (`BOOK`), in a conversation
 (`in_conversation`), of a selected text (`SELECTION`), a search without an answer (`SEARCH`), or a text compared with
 the pages (`CHECK`). A stage gets the inquiry and adds to it what later stages need; it may replace the remaining
-stages.
-"""
+stages."""
 
 from __future__ import annotations
 
@@ -144,8 +142,7 @@ def past_view(view: ReaderView, now: SetTables) -> ReaderView | None:
 
 
 def take_set(inquiry: Inquiry) -> None:
-    """Answer from all pages if the question is about a whole set, or about changes, and every word of it is accounted
-    for."""
+    """Answer from all pages if the question is about a whole set, or about changes, in all of its words."""
     request, view, text = inquiry.request, inquiry.view, inquiry.request.text
     if request.filters or request.page or not is_about_set(text):
         return
@@ -337,8 +334,7 @@ def refuse(inquiry: Inquiry) -> None:
 
 
 def render(inquiry: Inquiry) -> None:
-    """Build the answer: the reading of the question, its passages and the notes beside it; record the search for
-    telemetry."""
+    """Build the answer with the reading of the question and the notes beside it; record the search for telemetry."""
     cited, request, locked, passages = inquiry.cited, inquiry.request, inquiry.locked, inquiry.written.lock
     status, text = inquiry.instead or (cited.status, cited.answer)
     overlap, decision, why = inquiry.config.retrieval.min_keyword_overlap, locked.search.decision, None
@@ -468,8 +464,7 @@ class Pipeline(TenantServices):
         listen: Listen | None = None,
         principal: Principal | None = None,
     ) -> Answer:
-        """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
-        text."""
+        """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into it."""
         request = QuestionRequest(principal or Principal(self.tenant), question, explain=explain)
         inquiry = Inquiry(self, request, StageTrace(listen), SELECTION, selection=selection)
         return self._answered(inquiry, principal, "selected_text")
@@ -495,12 +490,8 @@ class Pipeline(TenantServices):
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
         """Return the k best chunks that the principal may read; with `explain`, or without any, also how the query was
-        read.
-
-        Raises:
-            UnpublishedError: there is no generation to search.
-            RetrievalError: no phase can answer, or retrieval is switched off.
-        """
+        read. Raises UnpublishedError: there is no generation to search; RetrievalError: no phase can answer, or
+        retrieval is switched off."""
         inquiry = Inquiry(self, QuestionRequest(principal, query, filters, explain), StageTrace(), SEARCH, count=k)
         with self.memory.asked():
             inquiry.run()

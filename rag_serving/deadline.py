@@ -1,8 +1,6 @@
-"""The end of a request's work: at its deadline, when nobody waits for it any more, or when the server ends.
-
-The deadline is a context variable, so that no stage passes it on. Work in a thread of its own inherits it by
-`contextvars.copy_context`.
-"""
+"""The end of a request's work: at its deadline, when nobody waits for it any more, or when the server ends. The
+deadline is a context variable, so that no stage passes it on. Work in a thread of its own inherits it by
+`contextvars.copy_context`."""
 
 from __future__ import annotations
 
@@ -112,17 +110,14 @@ def current() -> Deadline | None:
 
 
 def check() -> None:
-    """Go on while there is time; work without a deadline always does. Raises StoppedError: the time is over, or nobody
-    waits."""
+    """Go on while there is time; without a deadline always. Raises StoppedError: time is over, or nobody waits."""
     if (deadline := _current.get()) is not None:
         deadline.check()
 
 
 def at_most(seconds: float) -> float:
-    """Return how long to wait for a server: its own patience, or what is left of the request's time if that is less.
-
-    A fifth of what is left, 5 s at most, is kept for doing without the server.
-    """
+    """Return how long to wait for a server: its own patience, or what is left of the request's time if that is less. A
+    fifth of what is left, 5 s at most, is kept for doing without the server."""
     deadline = _current.get()
     if deadline is None:
         return seconds

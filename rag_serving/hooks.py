@@ -45,23 +45,16 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was done, by whom and to what.
-
-    Attributes:
-        user: account id or name of who acted; None if there is none.
-        subject: id of what was acted on.
-        query: the words of a question; kept only if `audit.store_queries` says so.
-        facts: columns of a question's row: status, model, tokens_in, tokens_out, cost, latency_ms, generation.
-        details: anything else, as JSON; no personal data belongs there.
-    """
+    """Something that was done, by whom and to what."""
 
     kind: Kind
-    user: str | None = None
-    subject: str | None = None
-    query: str | None = None
+    user: str | None = None  # account id or name of who acted; None if there is none
+    subject: str | None = None  # id of what was acted on
+    query: str | None = None  # the words of a question; kept only if `audit.store_queries` says so
     retrieved: Sequence[str] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of a question's row: status, model, tokens_in, tokens_out, cost, latency_ms, generation."""
+    details: Mapping[str, Any] = field(default_factory=dict)  # anything else, as JSON; no personal data belongs there
     at: datetime = field(default_factory=_now)
 
 
@@ -112,12 +105,9 @@ def open_audit(config: Config, tenant: str) -> AuditLog | None:
 
 
 def record(config: Config, tenant: str, event: Event) -> None:
-    """Log one event of a command; it is on disk on return, if possible. Do nothing if the log is off.
-
-    Call it before the act: in mode `required` an act that cannot be logged must not happen. An `event` without a user
-    is attributed to the account that runs the command. Raises AuditUnavailableError: the log is required, and could not
-    be written.
-    """
+    """Log one event of a command; it is on disk on return, if possible. Do nothing if the log is off. Call it before
+    the act: in mode `required` an act that cannot be logged must not happen. An `event` without a user is attributed to
+    the account that runs the command. Raises AuditUnavailableError: the log is required, and could not be written."""
     log = open_audit(config, tenant)
     if log is None:
         return

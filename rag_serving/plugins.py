@@ -20,11 +20,8 @@ def loaded(group: str) -> Mapping[str, EntryPoint]:
 
 
 def one(group: str, name: str, extra: str | None = None) -> Any:
-    """Return a plug-in's object for a group (`citelock.stores`) under a name.
-
-    `extra`: the extra that installs it, if it is not the group's own name (`stores`). Raises ConfigError: it is not
-    installed.
-    """
+    """Return a plug-in's object for a group (`citelock.stores`) under a name. `extra`: the extra that installs it, if
+    it is not the group's own name (`stores`). Raises ConfigError: it is not installed."""
     entry = loaded(group).get(name)
     if entry is None:
         raise missing(name, extra or group.rpartition(".")[2])

@@ -1,11 +1,8 @@
-"""Texts without personal data: each finding is replaced by the name of its kind.
-
-If the search for names fails, the text is withheld as a whole.
-
-Addresses: no list of domains is used; those on reserved names (RFC 2606) and in a company's own network are addresses,
-too. Cards are grouped as they are embossed, or not at all, begin with a known issuer's digits (ISO/IEC 7812) and fulfil
-Luhn's formula; accounts are IBANs (ISO 13616) whose check digits and country's length are right.
-"""
+"""Texts without personal data: each finding is replaced by the name of its kind. If the search for names fails, the
+text is withheld as a whole. Addresses: no list of domains is used; those on reserved names (RFC 2606) and in a
+company's own network are addresses, too. Cards are grouped as they are embossed, or not at all, begin with a known
+issuer's digits (ISO/IEC 7812) and fulfil Luhn's formula; accounts are IBANs (ISO 13616) whose check digits and
+country's length are right."""
 
 from __future__ import annotations
 
@@ -97,20 +94,14 @@ class PersonalData:
 
 @dataclass(frozen=True)
 class Redactor:
-    """Finds personal data of some kinds.
-
-    Attributes:
-        regions: countries (ISO 3166) whose telephone numbers and ids are known.
-        names_model: the folder of the model that finds names; None: none are looked for.
-    """
+    """Finds personal data of some kinds."""
 
     kinds: tuple[PersonalKind, ...] = ("email", "iban", "card", "national_id", "phone")
-    regions: tuple[str, ...] = ()
-    names_model: Path | None = None
+    regions: tuple[str, ...] = ()  # countries (ISO 3166) whose telephone numbers and ids are known
+    names_model: Path | None = None  # the folder of the model that finds names; None: none are looked for
 
     def find(self, text: str) -> list[PersonalData]:
-        """Return the personal data in a text, in its order, without overlaps; all of the text if names cannot be
-        searched."""
+        """Return the personal data in a text, in order, without overlaps; all of it if names cannot be searched."""
         try:
             return self._found(text)
         except NamesError:
@@ -250,8 +241,7 @@ def _end_of_iban(candidate: str) -> int | None:
 
 
 def _phone_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
-    """Yield the ranges of a text's telephone numbers; without the plug-in every number in international format is
-    one."""
+    """Yield the ranges of telephone numbers; without the plug-in every number in international format is one."""
     if NUMBER.search(text) is None:
         return
     if plugged := _plugged("phones"):

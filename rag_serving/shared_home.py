@@ -84,8 +84,7 @@ class SharedHome(Protocol):
         """Hold the right to write a folder; raises HeldError if another machine writes there after `wait_s`."""
 
     def follower(self, config: Config, tenants: Iterable[str], needs: Needs | None = None) -> HomeFollower:
-        """Return the follower that keeps the folders of tenants up to date; `needs`: the files to fetch, None for
-        all."""
+        """Return the follower that keeps tenants' folders up to date; `needs`: the files to fetch, None for all."""
 
     def server_follower(self, config: Config) -> HomeFollower:
         """Return the same for all tenants of a server, and delete the files of removed tenants."""

@@ -1,7 +1,4 @@
-"""JSON Web Tokens of an issuer as bearer tokens: whose one is, as `serving.jwt` says.
-
-Used by the event loop alone, and so without locks.
-"""
+"""JSON Web Tokens of an issuer as bearer tokens, by `serving.jwt`. Used by the event loop alone, so without locks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The keys by which tokens are believed, and an issuer's documents (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517).
-
-The one module of this room with a socket. Keys are used by the event loop alone, and so without locks.
-"""
+The one module of this room with a socket. Keys are used by the event loop alone, and so without locks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""The groups of a caller, as of the last sync with Confluence.
-
-Nothing is added on suspicion, nor from a table that this installation did not sign. A source whose members are unknown
-adds no group and takes away those of the others of its tenant; a user is in a group only if every source with that
-group agrees.
-"""
+"""The groups of a caller, as of the last sync with Confluence. Nothing is added on suspicion, nor from a table that
+this installation did not sign. A source whose members are unknown adds no group and takes away those of the others of
+its tenant; a user is in a group only if every source with that group agrees."""
 
 from __future__ import annotations
 
@@ -63,8 +60,7 @@ class Memberships:
 
 
 def groups_by_user(tables: list[pa.Table]) -> dict[str, frozenset[str]]:
-    """Return the groups of each user, leaving out memberships on which the tables that list a group disagree. `tables`:
-    GROUP_MEMBERS of each source."""
+    """Return each user's groups, without those whose sources disagree. `tables`: GROUP_MEMBERS of each source."""
     members: dict[str, set[str]] = {}
     for table in tables:
         listed: dict[str, set[str]] = {}

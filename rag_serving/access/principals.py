@@ -1,10 +1,8 @@
-"""Read access: a principal becomes the set of reader classes it satisfies, before anything is scored.
-
-A reader class is a conjunction of clauses, each a set of principals of which one must match: `group:staff|user:alice &
-group:ops` may be read by members of ops who are alice or in staff. `everyone` is the empty conjunction; `nobody` is
-what unknown or unreadable restrictions become. Effective readers of a page = space readers ∩ its own restrictions ∩
-those of every ancestor.
-"""
+"""Read access: a principal becomes the set of reader classes it satisfies, before anything is scored. A reader class is
+a conjunction of clauses, each a set of principals of which one must match: `group:staff|user:alice & group:ops` may be
+read by members of ops who are alice or in staff. `everyone` is the empty conjunction; `nobody` is what unknown or
+unreadable restrictions become. Effective readers of a page = space readers ∩ its own restrictions ∩ those of every
+ancestor."""
 
 from __future__ import annotations
 
@@ -24,10 +22,8 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True)
 class Principal:
-    """The caller: a tenant's user with groups; without identity only what everyone may read.
-
-    `roles` open functions, such as reports to an operator, and no page.
-    """
+    """The caller: a tenant's user with groups; without identity only what everyone may read. `roles` open functions,
+    such as reports to an operator, and no page."""
 
     tenant: str
     user: str | None = None
@@ -73,11 +69,9 @@ def satisfies(principal: Principal, readers: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def may_all_read(first: str, second: str) -> bool:
-    """Return whether everyone who may read the first reader class may read the second.
-
-    A class is a conjunction of clauses, each a set of names of which one must match. It implies a clause exactly when
-    one of its own clauses is a subset: a caller with all names outside the clause would satisfy it otherwise.
-    """
+    """Return whether everyone who may read the first reader class may read the second. A class is a conjunction of
+    clauses, each a set of names of which one must match. It implies a clause exactly when one of its own clauses is a
+    subset: a caller with all names outside the clause would satisfy it otherwise."""
     return all(any(own <= clause for own in clauses_of(first)) for clause in clauses_of(second))
 
 

@@ -1,7 +1,5 @@
-"""An OpenID Connect provider: its metadata and keys, the address to sign in at, the token for a code.
-
-Used by the event loop alone, and so without locks.
-"""
+"""An OpenID Connect provider: its metadata and keys, the address to sign in at, the token for a code. Used by the event
+loop alone, and so without locks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The signed-in reader in a cookie: encrypted and authenticated, so that every process of a server can read it.
-
-Nothing is stored: a session ends with its time, with its token, or with the settings in force at its beginning. A
-copied cookie is good until then, signed out or not.
-"""
+"""The signed-in reader in a cookie: encrypted and authenticated, so that every process of a server can read it. Nothing
+is stored: a session ends with its time, with its token, or with the settings in force at its beginning. A copied cookie
+is good until then, signed out or not."""
 
 from __future__ import annotations
 

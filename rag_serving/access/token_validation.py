@@ -1,9 +1,7 @@
 """JSON Web Tokens validated (RFC 7519, RFC 8725, OpenID Connect Core 1.0, 3.1.3.7), and their claims as a principal.
-
 The configuration and the key decide the algorithm, never the token alone; keys and addresses that a token itself names
 (`jwk`, `jku`, `x5u`, `x5c`) are not looked at. Nothing but the header is read before the signature. A claim that is
-missing, unknown or odd lets nobody in.
-"""
+missing, unknown or odd lets nobody in."""
 
 from __future__ import annotations
 

@@ -83,8 +83,7 @@ class Answering:
     """Writes answers from locked passages. Safe to use from several threads."""
 
     def __init__(self, config: Config, embedder: Embedder) -> None:
-        """Read the weights of the extractive generator. Raises ConfigError: `gates.confidence_weights` cannot be
-        used."""
+        """Read the weights of the extractive generator. Raises ConfigError: `gates.confidence_weights` is unusable."""
         self.config = config
         self.embedder = embedder
         self.generator = Generator(config.generation, budgets=config.prompt)
@@ -260,8 +259,7 @@ def _tell_ocr(attempt: StageTrace, citations: Sequence[Citation], least: int) ->
 
 
 def open_tables(config: Config) -> Tables:
-    """Return the weights that the extractive generator goes by. Raises ConfigError: `gates.confidence_weights` cannot
-    be used."""
+    """Return the extractive generator's weights. Raises ConfigError: `gates.confidence_weights` is unusable."""
     try:
         return calibrated(config.gates.confidence_weights, f"{config.embedding.provider}/{config.embedding.model}")
     except WeightsError as error:
@@ -269,8 +267,7 @@ def open_tables(config: Config) -> Tables:
 
 
 def told_as_versions(verdicts: Sequence[Verdict], differs: Differing, lock: Lock) -> str | None:
-    """Return which version of a documentation each of the passages that differ is about; None if one is of none, or
-    two are of the same."""
+    """Return which version each of the differing passages is about; None if one is of none, or two are of the same."""
     numbers, versions = _numbers(verdicts), dict[int, str]()
     for claim in (differs.claim, *(other.claim for other in differs.others)):
         passage = lock.passage(claim.index)
@@ -283,8 +280,7 @@ def told_as_versions(verdicts: Sequence[Verdict], differs: Differing, lock: Lock
 
 
 def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
-    """Return the sentence that names the differing passages and the more current one; None unless both sides are
-    verified."""
+    """Return the sentence that names the differing passages and the more current one; None unless both are verified."""
     numbers = _numbers(verdicts)
     others = [other for other in differs.others if other.claim in numbers]
     if differs.claim not in numbers or not others:

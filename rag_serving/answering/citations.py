@@ -266,8 +266,7 @@ _BLOCK_MARK = re.compile(rf"^\s*(?:{_FRAGMENT_MARKER}\s*)+")
 
 
 def fragment_url(url: str, quote: str, before: str = "", after: str = "") -> str:
-    """Return the link to the quoted words, `url#anchor:~:text=…`; the words around them distinguish other
-    occurrences."""
+    """Return the link to the quoted words, `url#anchor:~:text=…`; the words around them distinguish other places."""
     blocks = [shown for block in _BLOCK_BORDER.split(quote) if (shown := plain(_BLOCK_MARK.sub("", block)))]
     if not blocks:
         return url

@@ -85,8 +85,7 @@ def best_part(
 
 
 def trimmed(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the range of some `pieces` of a text, without the signs (`|`, `–`) at its ends; whole if there is no
-    word."""
+    """Return the range of `pieces` of a text without the signs (`|`, `–`) at its ends; whole if there is no word."""
     wordy = [span for span in spans if _WORD.search(text, *span)] or list(spans)
     return wordy[0][0], wordy[-1][1]
 

@@ -1,10 +1,8 @@
-"""The verification of every quote against its source text, and of every sentence against the page's own words.
-
-A claim is verified if its quote is in the passage it cites; a quote from another locked passage is moved to that one;
+"""The verification of every quote against its source text, and of every sentence against the page's own words. A claim
+is verified if its quote is in the passage it cites; a quote from another locked passage is moved to that one;
 everything else is dropped with a reason. Readers see a verified claim in the page's words: those that were selected, or
 the units with its quote. A model's sentence is `verbatim` if it is such a unit word for word, else it is `quoted`:
-replaced by the unit.
-"""
+replaced by the unit."""
 
 from __future__ import annotations
 

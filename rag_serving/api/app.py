@@ -263,8 +263,7 @@ def create_app(
 
 
 def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that schedules a call on the present event loop, from another thread and while it still
-    runs."""
+    """Return a function that schedules a call on the present event loop, from another thread, while the loop runs."""
     loop = asyncio.get_running_loop()
 
     def later() -> None:
@@ -275,8 +274,7 @@ def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
 
 
 def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> dict[str, Any]:
-    """Return an answer as JSON, with sources in the book clients' shape if requested; unavailable answers are errors
-    too."""
+    """Return an answer as JSON, with sources in the book clients' shape if requested; unavailable ones are errors."""
     answer = replace(answer, timings_ms=timings_for(caller, answer.timings_ms))
     if answer.status == "unavailable":
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
@@ -349,10 +347,8 @@ def chat_payload(answer: Answer) -> dict[str, Any]:
 
 
 def source_payload(citation: Citation) -> dict[str, Any]:
-    """Return a source as JSON: a quote and its place in the book.
-
-    Outside books, the passage's id, title and heading replace the place; in a selected text, the offsets do.
-    """
+    """Return a source as JSON: a quote and its place in the book. Outside books, the passage's id, title and heading
+    replace the place; in a selected text, the offsets do."""
     if citation.book:
         place = citation.book.payload()
         named = {name: place[name] for name in ("passage_id", "chapter", "section", "page")}

@@ -1,7 +1,5 @@
 """Authentication: static tokens, keys, JSON Web Tokens and sessions as principals, for an address and a tenant.
-
-Credentials are resolved by the event loop alone, which awaits an issuer's keys and the database once per request.
-"""
+Credentials are resolved by the event loop alone, which awaits an issuer's keys and the database once per request."""
 
 from __future__ import annotations
 
@@ -138,13 +136,11 @@ class Credentials:
         self._said = float("-inf")
 
     def is_issued(self, token: str) -> bool:
-        """Return whether a token can only be a JSON Web Token: nobody guesses signatures, so wrong ones are not
-        counted."""
+        """Return whether a token can only be a JSON Web Token: nobody guesses signatures, wrong ones do not count."""
         return self._issuer is not None and token.startswith("eyJ") and token.count(".") == 2
 
     async def of_token(self, token: str) -> Identity:
-        """Return the identity that a bearer token names. Raises AuthError: it names nobody, or cannot be verified
-        now."""
+        """Return the identity that a bearer token names. Raises AuthError: none, or it cannot be verified now."""
         digest = token_digest(token)
         if (holder := self._holders.get(digest)) is not None:
             return Identity(holder.principal, digest, holder.user_header, holder.resource)
@@ -171,8 +167,7 @@ class Credentials:
         raise AuthError(401, "UNAUTHENTICATED", _OVER)
 
     async def session_of(self, token: str) -> Session:
-        """Return a new session of whom a token names. Raises AuthError: nobody, or the token opens one address
-        alone."""
+        """Return a new session of whom a token names. Raises AuthError: nobody, or it opens one address alone."""
         identity = await self.of_token(token)
         if identity.resource is not None:
             raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
@@ -279,10 +274,8 @@ class Authenticator:
         self.provider = Provider(oidc) if oidc else None
 
     async def recognize(self, request: Request) -> Identity | AuthError | None:
-        """Return the identity behind a request's credentials, or the error; None without credentials.
-
-        Waits for an issuer's keys and for the database, so call it once per request.
-        """
+        """Return the identity behind a request's credentials, or the error; None without credentials. Waits for an
+        issuer's keys and for the database, so call it once per request."""
         if self._credentials is None:
             return None
         try:
@@ -323,15 +316,13 @@ class Authenticator:
         return self._credentials is None or not self._credentials.is_issued(token)
 
     async def session_of(self, token: str) -> Session:
-        """Return a new session for the bearer of a token. Raises AuthError: the token names nobody, or cannot be
-        verified now."""
+        """Return a new session for the bearer of a token. Raises AuthError: nobody, or it cannot be verified now."""
         if self._credentials is None:
             raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
         return await self._credentials.session_of(token)
 
     async def signed_in(self, session: Session) -> Principal:
-        """Return the present principal of this session. Raises AuthError: its token, key or issuer is no longer
-        known."""
+        """Return the present principal of this session. Raises AuthError: its token, key or issuer is not known now."""
         if self._credentials is None:
             raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
         return (await self._of_session(self._credentials, session)).principal

@@ -23,8 +23,7 @@ MAX_PARTS = 100
 
 
 def plain(text: str) -> str:
-    """Return a text that every database and encoding takes. Raises PydanticCustomError: it has a NUL or half of a
-    surrogate pair."""
+    """Return a text that databases and encodings take. Raises PydanticCustomError: it has NUL or lone surrogates."""
     if fault := fault_of(text):
         raise PydanticCustomError("text", fault)
     return text

@@ -1,8 +1,6 @@
-"""`POST /v1/check`, and `/proxy/v1`: another server's chat completions with a check of each answer below it.
-
-The proxy passes deltas at once; the end of an answer is held back until the check is done. Not checked are tool calls,
-several choices, requested JSON, and clients' own prompts (`openai.task_reply`).
-"""
+"""`POST /v1/check`, and `/proxy/v1`: another server's chat completions with a check of each answer below it. The proxy
+passes deltas at once; the end of an answer is held back until the check is done. Not checked are tool calls, several
+choices, requested JSON, and clients' own prompts (`openai.task_reply`)."""
 
 from __future__ import annotations
 

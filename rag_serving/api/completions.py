@@ -1,9 +1,6 @@
-"""`POST /v1/chat/completions` and `/v1/responses`: the last message of the user is the question.
-
-The answer comes as Markdown with its sources, and as annotations. Nothing is sent that was not verified, and nothing
-stored: a client sends the conversation with each request. https://platform.openai.com/docs/api-reference/chat and
-/responses
-"""
+"""`POST /v1/chat/completions` and `/v1/responses`: the last message of the user is the question. The answer comes as
+Markdown with its sources, and as annotations. Nothing is sent that was not verified, and nothing stored: a client sends
+the conversation with each request. https://platform.openai.com/docs/api-reference/chat and /responses"""
 
 from __future__ import annotations
 

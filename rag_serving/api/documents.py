@@ -1,8 +1,6 @@
-"""Uploaded documents: receiving a form (RFC 7578) piece by piece to the disk, their routes, a stream of changes.
-
-A missing document and one that the caller may not read get the same response. A stream ends with the deadline of its
-request, or when the server ends, and its reader connects again, which renews his authentication and access.
-"""
+"""Uploaded documents: receiving a form (RFC 7578) piece by piece to the disk, their routes, a stream of changes. A
+missing document and one that the caller may not read get the same response. A stream ends with the deadline of its
+request, or when the server ends, and its reader connects again, which renews his authentication and access."""
 
 from __future__ import annotations
 
@@ -60,8 +58,7 @@ FILE = "file"
 
 
 def boundary_of(content_type: str) -> bytes:
-    """Return the boundary of a form. Raises RequestError: 415 for anything but such a form, 400 if it does not say its
-    boundary."""
+    """Return the boundary of a form. Raises RequestError: 415 for anything but a form, 400 if it names no boundary."""
     kind, options = parse_options_header(content_type)
     if kind != b"multipart/form-data":
         raise RequestError(415, "MEDIA_TYPE", "send a form: Content-Type: multipart/form-data, with the part `file`")
@@ -261,8 +258,7 @@ class Uploads:
 
 
 def open_inboxes(request: HttpRequest, caller: Principal) -> list[Inbox]:
-    """Return the inboxes that an editor may write to, at least one. Raises RequestError: 403, he is none; 409, there is
-    no inbox for him."""
+    """Return the inboxes that an editor may write to. Raises RequestError: 403, he is none; 409, there is no inbox."""
     if "editor" not in caller.roles:
         raise RequestError(403, "FORBIDDEN", "documents are for callers with the role editor")
     inboxes = [inbox for inbox in inboxes_of(service_of(request).config, caller.tenant) if inbox.is_open_to(caller)]
@@ -500,8 +496,7 @@ async def changes(inboxes: Sequence[Inbox], caller: Principal, is_over: Callable
 def _news(
     told: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]], is_first: bool
 ) -> list[dict[str, Any]]:
-    """Return the events to send: to a new listener the unfinished documents, later the changes; a vanished one is
-    `deleted`."""
+    """Return the events to send: first the unfinished documents, later the changes; a vanished one is `deleted`."""
     if is_first:
         return [payload for payload in now.values() if payload["status"] in UNFINISHED]
     changed = [payload for name, payload in now.items() if told.get(name) != payload]

@@ -1,9 +1,7 @@
-"""`POST /v1/hooks/confluence/{source}`: a wiki announces changed pages, which are noted for the next sync.
-
-An event is trusted only for where to look. It is signed with the source's secret as Data Center does
+"""`POST /v1/hooks/confluence/{source}`: a wiki announces changed pages, which are noted for the next sync. An event is
+trusted only for where to look. It is signed with the source's secret as Data Center does
 (https://confluence.atlassian.com/doc/managing-webhooks-1021225606.html), or shows it, as Cloud's automation can.
-Replies are the same whatever pages and sources there are.
-"""
+Replies are the same whatever pages and sources there are."""
 
 from __future__ import annotations
 
@@ -65,10 +63,7 @@ def is_event(request: HttpRequest) -> bool:
 
 
 def ids_in(event: object) -> set[str]:
-    """Return whatever may be the id of a page: of a comment, a file or a move as well.
-
-    Other ids are requested in vain.
-    """
+    """Return whatever may be a page's id: of a comment, a file or a move as well. Other ids are requested in vain."""
     ids, rest = set[str](), [event]
     while rest:
         part = rest.pop()

@@ -1,8 +1,6 @@
-"""Limits: how often callers may ask or guess, how many streams and requests run at once, and until when.
-
-Used by the event loop alone, and so without locks. Turns are taken by requests whose body is read: who sends slowly
-keeps nobody waiting.
-"""
+"""Limits: how often callers may ask or guess, how many streams and requests run at once, and until when. Used by the
+event loop alone, and so without locks. Turns are taken by requests whose body is read: who sends slowly keeps nobody
+waiting."""
 
 from __future__ import annotations
 
@@ -69,11 +67,9 @@ class Rates:
 
 
 class TenantRates:
-    """A token bucket for each tenant that its callers share fairly.
-
-    While more than half of a minute's worth is left, every caller may take one. Below that a caller who took more than
-    its share of the last minute waits until the others had theirs: a flood drives nobody out.
-    """
+    """A token bucket for each tenant that its callers share fairly. While more than half of a minute's worth is left,
+    every caller may take one. Below that a caller who took more than its share of the last minute waits until the
+    others had theirs: a flood drives nobody out."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -112,10 +108,8 @@ class TenantRates:
 
 
 class Refusals:
-    """The delay of a caller's refusals.
-
-    A caller that retries too early gets its refusal later: it is made to wait, and costs nothing meanwhile.
-    """
+    """The delay of a caller's refusals. A caller that retries too early gets its refusal later: it is made to wait, and
+    costs nothing meanwhile."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -139,10 +133,8 @@ class Refusals:
 
 class Guesses:
     """Wrong tokens by address: after some, each doubles the time for which no new token of that address is looked at.
-
-    Tokens that the address has shown to be right are looked at all the same: who guesses behind a proxy shuts
-    nobody out.
-    """
+    Tokens that the address has shown to be right are looked at all the same: who guesses behind a proxy shuts nobody
+    out."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -260,8 +252,7 @@ class Turns:
         self._waiting: dict[str, OrderedDict[str, _Line]] = {}
 
     async def take(self, tenant: str, caller: str, at_once: int) -> Callable[[], None] | None:
-        """Wait for a turn. Return the function that ends it, or None if it did not come; an `at_once` of 0 is no
-        limit."""
+        """Wait for a turn. Return the function that ends it, or None if none came; an `at_once` of 0 is no limit."""
         if not at_once or self._under_way[tenant] < at_once:
             self._under_way[tenant] += 1
         elif not await self._is_called(tenant, caller):

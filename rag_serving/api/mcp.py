@@ -1,7 +1,5 @@
-"""`POST /mcp`: the MCP server behind the same door as the API, with the same callers, limits and deadlines.
-
-Each request is self-contained (protocol 2026-07-28; older clients without a session): any worker answers it.
-"""
+"""`POST /mcp`: the MCP server behind the same door as the API, with the same callers, limits and deadlines. Each
+request is self-contained (protocol 2026-07-28; older clients without a session): any worker answers it."""
 
 from __future__ import annotations
 
@@ -82,8 +80,7 @@ def _manager(is_editor: bool, config: Path | None) -> StreamableHTTPSessionManag
 
 
 def _check_origin(request: HttpRequest, serving: Serving) -> None:
-    """Refuse requests by a web page of another site (MCP, Streamable HTTP, Security Warning). Raises RequestError: the
-    page is of another site."""
+    """Refuse web pages of other sites (MCP, Streamable HTTP, Security Warning). Raises RequestError: it is from one."""
     origin = request.headers.get("origin")
     if origin is None:
         return

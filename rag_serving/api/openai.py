@@ -1,10 +1,8 @@
 """OpenAI's API: the models (each tenant for each mode), embeddings, and a conversation's question and shown answer.
-
 https://platform.openai.com/docs/api-reference/models and /embeddings. Clients request a title, tags or follow-up
 questions behind the conversation. Such prompts are answered here, at once, from the conversation that they quote, and
 cite nothing. Supported are the prompts of Open WebUI (`### Task:` … `<chat_history>`, an answer in JSON) and of
-LibreChat and others (a title for the conversation, in plain text).
-"""
+LibreChat and others (a title for the conversation, in plain text)."""
 
 from __future__ import annotations
 
@@ -333,8 +331,7 @@ class Counter:
     usage: TokenCounts = field(default_factory=TokenCounts)
 
     def count(self, reply: ShownReply) -> TokenCounts:
-        """Return the tokens used by the model behind the answer, according to its server; else those of request and
-        response."""
+        """Return the tokens of the model behind the answer, by its server; else those of request and response."""
         if reply.answer and (used := reply.answer.usage):
             self.usage = TokenCounts(used.prompt_tokens, used.completion_tokens)
         else:

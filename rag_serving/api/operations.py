@@ -1,10 +1,6 @@
-"""The operators' view of a tenant over HTTP: its state, its reports, rollback, the phase of retrieval.
-
-Each act is logged before it is done; with `audit.mode: required` it is refused if that fails.
-
-A browser cannot be made to send a bearer token, but prompts for a password if the server says `Basic`: the token is the
-password, whatever the name.
-"""
+"""The operators' view of a tenant over HTTP: its state, its reports, rollback, the phase of retrieval. Each act is
+logged before it is done; with `audit.mode: required` it is refused if that fails. A browser cannot be made to send a
+bearer token, but prompts for a password if the server says `Basic`: the token is the password, whatever the name."""
 
 from __future__ import annotations
 
@@ -138,8 +134,7 @@ def _refusals() -> Iterator[None]:
 
 @router.get("/v1/status")
 def status(request: HttpRequest, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Tell an operator what is published and what does not work; `streams` are those of the tenant in
-    this process."""
+    """Tell an operator what is published and what does not work; `streams`: the tenant's in this process."""
     told, reload = status_of(service.pipelines[caller.tenant], service.behind(caller.tenant)), request.app.state.reload
     if reload:
         restart = [f"restart the server for {key} of the configuration file" for key in reload.waiting]
@@ -243,11 +238,9 @@ def challenge_browsers(app: FastAPI) -> None:
 
 
 def policy_of(content: str) -> str:
-    """Return the content security policy of a report: nothing is loaded, and nothing runs but its own script.
-
-    That is the last one, which the program writes after all text of pages; its style is the first one. Anything that a
-    page put between them has no hash here.
-    """
+    """Return the content security policy of a report: nothing is loaded, and nothing runs but its own script. That is
+    the last one, which the program writes after all text of pages; its style is the first one. Anything that a page put
+    between them has no hash here."""
     style, closed, _ = content.partition(_STYLE)[2].partition("</style>")
     start, end = content.rfind(_SCRIPT), content.rfind("</script>")
     script = content[start + len(_SCRIPT) : end] if 0 <= start < end else None

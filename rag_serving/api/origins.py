@@ -1,8 +1,6 @@
-"""Cookies, and requests by other sites' pages in a reader's name (CSRF), refused by headers alone.
-
-A cookie, and in loopback mode the machine itself, authenticates the user of the browser, whatever page sent the
-request. A bearer token is attached by a program on purpose, and so its requests may come from anywhere.
-"""
+"""Cookies, and requests by other sites' pages in a reader's name (CSRF), refused by headers alone. A cookie, and in
+loopback mode the machine itself, authenticates the user of the browser, whatever page sent the request. A bearer token
+is attached by a program on purpose, and so its requests may come from anywhere."""
 
 from __future__ import annotations
 
@@ -46,10 +44,8 @@ def set_cookie(
 
 
 def cookie_line(name: str, value: str, max_age: int, site: Literal["Strict", "Lax"] = "Strict", *, https: bool) -> str:
-    """Return the line of a cookie that no script can read, for `max_age` seconds; 0 lets the browser forget it.
-
-    Over https its name has the prefix that lets no other host and no plain http set it (RFC 6265bis, 4.1.3.2).
-    """
+    """Return the line of a cookie that no script can read, for `max_age` seconds; 0 lets the browser forget it. Over
+    https its name has the prefix that lets no other host and no plain http set it (RFC 6265bis, 4.1.3.2)."""
     secure = "; Secure" if https else ""
     return f"{_full_name(name, https)}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite={site}{secure}"
 
@@ -67,10 +63,7 @@ _NO_ORIGIN = "a browser says by Origin or Sec-Fetch-Site which page sends this; 
 
 def forgery(request: HttpRequest, serving: Serving, session: Session | None) -> RequestError | None:
     """Return why a request for anything but the web page's files cannot be from a page of ours; None if it may be
-    served.
-
-    `session`: of the request's cookie, None without one.
-    """
+    served. `session`: of the request's cookie, None without one."""
     unsafe = request.method not in _SAFE
     if request.headers.get("authorization") is not None and request.url.path != SESSION_PATH:
         return None if serving.auth != "loopback" else _cross_site(request, serving, unsafe)

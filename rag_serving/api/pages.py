@@ -1,7 +1,5 @@
-"""`GET /v1/pages/{page_id}`, `/v1/passages/{chunk_id}`, `/v1/filters`: what the caller may read, as it is read.
-
-What is not there and what is not for the caller is one answer, and takes the same work.
-"""
+"""`GET /v1/pages/{page_id}`, `/v1/passages/{chunk_id}`, `/v1/filters`: what the caller may read, as it is read. What is
+not there and what is not for the caller is one answer, and takes the same work."""
 
 from __future__ import annotations
 

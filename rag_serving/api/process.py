@@ -1,8 +1,6 @@
-"""A process that serves: what it is forked from, how long clients may read, and its end.
-
-uvicorn closes the listening socket and waits for requests. A thread that hangs in a model, a socket or a disk it cannot
-end, nor can Python: so a thread of ours, started before it is needed, ends the process from outside.
-"""
+"""A process that serves: what it is forked from, how long clients may read, and its end. uvicorn closes the listening
+socket and waits for requests. A thread that hangs in a model, a socket or a disk it cannot end, nor can Python: so a
+thread of ours, started before it is needed, ends the process from outside."""
 
 from __future__ import annotations
 
@@ -42,11 +40,9 @@ def fork_context() -> ForkServerContext:
 
 
 def hear_signals() -> None:
-    """Unblock the ending signals in a forked process; its parent blocks them.
-
-    systemd and a closed terminal signal all processes. The fork server must outlive the others, because it reports
-    their exits to the first process. It ends with the first process.
-    """
+    """Unblock the ending signals in a forked process; its parent blocks them. systemd and a closed terminal signal all
+    processes. The fork server must outlive the others, because it reports their exits to the first process. It ends
+    with the first process."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 

@@ -33,18 +33,15 @@ class ServiceHolder(Protocol):
 @dataclass(frozen=True)
 class ConfigFile:
     """The file that a server was started with; where it listens, by how many processes, and whether for MCP as well,
-    stays as it is.
-
-    `refused`: where the first process of several says why it does not use the file; None: there is one process.
-    """
+    stays as it is. `refused`: where the first process of several says why it does not use the file; None: there is one
+    process."""
 
     path: Path
     serving: Serving
     refused: Path | None = None
 
     def load(self) -> Config:
-        """Return the configuration as the file and the environment have it now. Raises ConfigError: it cannot be
-        used."""
+        """Return the configuration as file and environment have it now. Raises ConfigError: it cannot be used."""
         return self.kept(load_config(self.path))
 
     def kept(self, config: Config, served: Collection[str] = ()) -> Config:
@@ -87,10 +84,7 @@ class Changes:
 
 class Reload:
     """Follow the configuration file, and reread it on request. Meanwhile the old service answers; an unusable file
-    changes nothing.
-
-    `problem` is why it is not used, `waiting` the changes that need a restart.
-    """
+    changes nothing. `problem` is why it is not used, `waiting` the changes that need a restart."""
 
     def __init__(
         self, state: ServiceHolder, file: ConfigFile, retired_s: float = RETIRED_S, exchanges: bool = True

@@ -1,8 +1,6 @@
-"""The process, or the processes, that serve the API.
-
-Python runs one thread at a time, so one process does not use several cores for searching; processes do. They share the
-listening socket, map the same files, follow the same pointer and record into the same database.
-"""
+"""The process, or the processes, that serve the API. Python runs one thread at a time, so one process does not use
+several cores for searching; processes do. They share the listening socket, map the same files, follow the same pointer
+and record into the same database."""
 
 from __future__ import annotations
 
@@ -45,11 +43,9 @@ _QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "log_config
 
 
 def serve(config: Config, path: Path) -> None:
-    """Serve until a signal arrives; restart worker processes that die.
-
-    `path`: the configuration's file, which a running server follows and rereads on SIGHUP. Raises ConfigError: the
-    configured tokens or model cannot be used; SystemExit: binding the address failed; the reason was logged.
-    """
+    """Serve until a signal arrives; restart worker processes that die. `path`: the configuration's file, which a
+    running server follows and rereads on SIGHUP. Raises ConfigError: the configured tokens or model cannot be used;
+    SystemExit: binding the address failed; the reason was logged."""
     serving = config.serving
     if config.object_store.url:
         _log.warning("home: %s", where_home_is(config.object_store, config.home))
@@ -79,11 +75,9 @@ class _Server(uvicorn.Server):
 
 
 def uvicorn_settings(serving: Serving) -> dict[str, Any]:
-    """Return uvicorn's settings, from the configuration.
-
-    Of its parsers h11 alone bounds headers, and reads no request before the one before it is answered. uvloop accepts
-    one connection each time round, so that a flood of them makes all wait.
-    """
+    """Return uvicorn's settings, from the configuration. Of its parsers h11 alone bounds headers, and reads no request
+    before the one before it is answered. uvloop accepts one connection each time round, so that a flood of them makes
+    all wait."""
     return {
         "host": serving.host,
         "port": serving.port,

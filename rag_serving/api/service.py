@@ -84,8 +84,7 @@ class Service:
         return cls(config, authenticator, pipelines, embedder, metrics, cited, follower)
 
     def switch(self, config: Config) -> list[str]:
-        """Apply another configuration's switches and phases from the next question on; return the changes, one per
-        line."""
+        """Apply another configuration's switches and phases from the next question on; return the changes as lines."""
         told: list[str] = []
         for tenant, pipeline in self.pipelines.items():
             if tenant in config.tenants:
@@ -216,8 +215,7 @@ def admit(request: HttpRequest) -> None:
 
 
 async def recognize(request: HttpRequest, reading: Callable[[str | None], str | None] | None = None) -> None:
-    """Resolve a request's credentials once for all later checks; `reading` turns other credentials into a bearer
-    token."""
+    """Resolve a request's credentials once for all checks; `reading` turns other credentials into a bearer token."""
     seen = seen_of(request, None)
     if reading is not None:
         seen = replace(seen, authorization=reading(seen.authorization))

@@ -1,8 +1,6 @@
 """`/v1/session`: signing in on the web page with a token, or at an OpenID Connect provider (`/oidc`), and signing out.
-
 The state of a sign-in at a provider is in a cookie of the browser that began: a return begun by another is refused, and
-any process can handle it.
-"""
+any process can handle it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""Readiness of a process (`GET /readyz`), and a tenant's state for operators, in words and as Prometheus series.
-
-At its start a process waits for every tenant that has a published generation, so that a replica which takes the place
-of another can answer what that one could. Once it was ready, it is while any tenant has answers: all replicas see the
-same new tenant, or the same damaged generation, at the same time, and none of that may take them all away.
-
-Nothing here names a page, an address or a credential, but why the first sync of a source failed.
-"""
+"""Readiness of a process (`GET /readyz`), and a tenant's state for operators, in words and as Prometheus series. At its
+start a process waits for every tenant that has a published generation, so that a replica which takes the place of
+another can answer what that one could. Once it was ready, it is while any tenant has answers: all replicas see the same
+new tenant, or the same damaged generation, at the same time, and none of that may take them all away. Nothing here
+names a page, an address or a credential, but why the first sync of a source failed."""
 
 from __future__ import annotations
 
@@ -92,10 +89,8 @@ Result = TypeVar("Result")
 
 
 class BackgroundWork:
-    """Runs work by its name; callers that ask for the same while it is under way share its outcome.
-
-    Only the event loop's thread calls `run`.
-    """
+    """Runs work by its name; callers that ask for the same while it is under way share its outcome. Only the event
+    loop's thread calls `run`."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, Future[Any]] = {}
@@ -116,8 +111,7 @@ _NO_PAGES = DatedPages(0, None)
 
 
 def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | None = None) -> dict[str, Any]:
-    """Return the JSON shape of a tenant's state. `behind`: why this machine lacks the last publication; None if it has
-    it."""
+    """Return the JSON shape of a tenant's state. `behind`: why this machine lacks the last publication, or None."""
     moment, config = now or datetime.now(UTC), pipeline.config
     store, tenant = Store(config.home), pipeline.tenant
     generation, pages, problems = _published(pipeline, store)
@@ -251,9 +245,7 @@ def status_series(
     pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None = None, now: datetime | None = None
 ) -> bytes:
     """Return the series in Prometheus' text format. Only a database is waited for, and for a bounded time.
-
-    `is_followed`: whether this machine has the last publication of an object store; None without a store.
-    """
+    `is_followed`: whether this machine has the last publication of an object store; None without a store."""
     registry, config, tenant = CollectorRegistry(), pipeline.config, pipeline.tenant
     _add_generation(registry, pipeline)
     synced, overdue = gauge_of("source_last_sync_timestamp_seconds", registry), gauge_of("source_overdue", registry)

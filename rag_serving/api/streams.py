@@ -1,7 +1,5 @@
-"""An answer as server-sent events: how far it is, then its verified sentences, then the whole of it.
-
-Nothing is sent of what a model writes before it was verified.
-"""
+"""An answer as server-sent events: how far it is, then its verified sentences, then the whole of it. Nothing is sent of
+what a model writes before it was verified."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ class EventStream(StreamingResponse):
 async def events_of(
     items: AsyncIterator[StreamItem], payload: Callable[[Answer], dict[str, Any]]
 ) -> AsyncIterator[str]:
-    """`progress` for each stage, `sentence` for each verified sentence with the answer's outcome, then `answer`, or
-    `error` if it fails."""
+    """Yield `progress` for each stage, `sentence` for each verified one with the outcome, then `answer` or `error`."""
     async for item in items:
         if item is None:
             yield KEEP_ALIVE

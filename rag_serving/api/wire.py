@@ -81,10 +81,8 @@ def openai_error(status: int, code: str, message: str, param: str | None = None)
 
 
 def error_response(path: str, error: RequestError) -> JSONResponse:
-    """Return an error in the shape that clients of a path read, with the headers that belong to it.
-
-    Parts of a request in a message are cut, and never prevent the error from being sent.
-    """
+    """Return an error in the shape that clients of a path read, with the headers that belong to it. Parts of a request
+    in a message are cut, and never prevent the error from being sent."""
     message, param = _sendable(str(error)), _sendable(error.param) if error.param else error.param
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     more = {} if error.retry_after is None else {"retry_after": error.retry_after}
@@ -103,11 +101,9 @@ def _sendable(text: str) -> str:
 
 
 async def refuse_body(error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request whose body was not read to its end, and close its connection.
-
-    Data that arrives within LINGER_S is dropped: closing at once would reset the connection, and a client or proxy that
-    is still sending would get that in place of the refusal (nginx: 502).
-    """
+    """Refuse a request whose body was not read to its end, and close its connection. Data that arrives within LINGER_S
+    is dropped: closing at once would reset the connection, and a client or proxy that is still sending would get that
+    in place of the refusal (nginx: 502)."""
     response = error_response(scope["path"], error)
     response.headers["Connection"] = "close"
     await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
@@ -154,8 +150,7 @@ class BodyLimit:
         await self._app(scope, replayed(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the body, or None if the client left. Raises RequestError: it is too long, comes too slowly, or has
-        two lengths."""
+        """Return the body, None if the client left. Raises RequestError: it is too long or slow, or has two lengths."""
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
             raise RequestError(400, "BAD_REQUEST", "a request has Content-Length or Transfer-Encoding, not both")
         max_bytes = self._lower.get(scope["path"], self._max_bytes)

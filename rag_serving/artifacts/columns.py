@@ -1,14 +1,8 @@
-"""Cells of Arrow columns as Python values and numpy arrays, read from the columns' own memory.
-
-A column may be in several chunks, which are never joined if they are texts: all texts of a large generation do not fit
-the 32 bits of Arrow's offsets.
-
-pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas, which takes as long as a question; those
-here do not.
-
-A question needs some ten rows of a memory-mapped table. pyarrow's `take` and `to_pylist` cost 25 µs a column before
-they have read one, and a chunk has twenty columns: together as much as searching does.
-"""
+"""Cells of Arrow columns as Python values and numpy arrays, read from the columns' own memory. A column may be in
+several chunks, which are never joined if they are texts: all texts of a large generation do not fit the 32 bits of
+Arrow's offsets. pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas, which takes as long as a
+question; those here do not. A question needs some ten rows of a memory-mapped table. pyarrow's `take` and `to_pylist`
+cost 25 µs a column before they have read one, and a chunk has twenty columns: together as much as searching does."""
 
 from __future__ import annotations
 
@@ -186,10 +180,8 @@ def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 
 def dictionary_encode(column: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Return the distinct values of a column without nulls, and the number of its value for every row.
-
-    Not by `to_numpy`, which takes half a second to import pandas if that is installed.
-    """
+    """Return the distinct values of a column without nulls, and the number of its value for every row. Not by
+    `to_numpy`, which takes half a second to import pandas if that is installed."""
     encoded = column.dictionary_encode().chunks  # they share a dictionary
     if not encoded:
         return (), np.zeros(0, np.int32)

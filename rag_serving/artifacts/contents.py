@@ -1,8 +1,6 @@
-"""The bytes of a folder's files, each compared with its digest before any use: in memory, or mapped.
-
-Bytes in memory are those that were compared, whatever happens to the file. A mapped file can be written to, and to read
-one that was truncated ends the process: `MappedContent.stamp` detects changes.
-"""
+"""The bytes of a folder's files, each compared with its digest before any use: in memory, or mapped. Bytes in memory
+are those that were compared, whatever happens to the file. A mapped file can be written to, and to read one that was
+truncated ends the process: `MappedContent.stamp` detects changes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The files of an upload inbox: what was uploaded, by content, and a JSON record for each document.
-
-A file is whole under its final name or not there: bytes are spooled beside, flushed to the disk and renamed, then the
-record that names them is written. A process killed in between leaves a spooled file that `sweep` removes.
-"""
+"""The files of an upload inbox: what was uploaded, by content, and a JSON record for each document. A file is whole
+under its final name or not there: bytes are spooled beside, flushed to the disk and renamed, then the record that names
+them is written. A process killed in between leaves a spooled file that `sweep` removes."""
 
 from __future__ import annotations
 
@@ -101,11 +99,9 @@ class DocumentFiles:
         (self._folder_of_documents / f"{_checked(name)}.json").unlink(missing_ok=True)
 
     def read_documents(self, parse: Callable[[Any], Any]) -> dict[str, Any]:
-        """Return the records of all documents by name; unchanged ones are not read again.
-
-        A record that cannot be read, or for which `parse` gives None, is left out: one damaged file hides one document.
-        `parse` has to be the same function each time.
-        """
+        """Return the records of all documents by name; unchanged ones are not read again. A record that cannot be read,
+        or for which `parse` gives None, is left out: one damaged file hides one document. `parse` has to be the same
+        function each time."""
         before, after = self._documents, dict[str, tuple[Stamp, Any]]()
         for name, path, stamp in self._listed():
             known = before.get(name)

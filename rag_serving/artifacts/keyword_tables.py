@@ -1,8 +1,5 @@
-"""The tables of a generation's keyword index.
-
-Words are numbered by their place among all words in code point order; rows are those of GENERATION_CHUNKS; pages are
-numbered by their first rows.
-"""
+"""The tables of a generation's keyword index. Words are numbered by their place among all words in code point order;
+rows are those of GENERATION_CHUNKS; pages are numbered by their first rows."""
 
 from __future__ import annotations
 

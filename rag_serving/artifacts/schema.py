@@ -82,8 +82,7 @@ class TableSchema:
         return self.arrow.empty_table()
 
     def table(self, rows: Sequence[Mapping[str, object]]) -> pa.Table:
-        """Return rows as a table of these columns; an extra key, or a missing one of a column that is not optional, is
-        an error that names it."""
+        """Return rows as a table of these columns; an extra key, or a missing one that is not optional, is an error."""
         if rows:
             have, want = set(rows[0]), set(self.columns.names)
             missing = want - have - self.optional

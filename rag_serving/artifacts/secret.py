@@ -24,8 +24,7 @@ def canonical(value: object) -> bytes:
 
 
 def signature_of(content: Mapping[str, Any], home: Path, purpose: str) -> str:
-    """Return the HMAC-SHA256 (RFC 2104) of all fields but the signature itself. Raises SecretError: the installation's
-    secret cannot be used."""
+    """Return the HMAC-SHA256 (RFC 2104) of all fields but the signature. Raises SecretError: the secret is unusable."""
     signed_part = {name: value for name, value in content.items() if name != FIELD}
     return hmac.new(derived_key(home, purpose), canonical(signed_part), hashlib.sha256).hexdigest()
 
@@ -77,8 +76,7 @@ def seal(secret: bytes, text: str, beside: bytes) -> str:
 
 
 def unseal(secret: bytes, sealed: str, beside: bytes) -> str:
-    """Return a sealed text. Raises SealError: it was sealed with another secret, altered, or belongs beside something
-    else."""
+    """Return a sealed text. Raises SealError: it is of another secret, altered, or belongs beside something else."""
     try:
         return unseal_bytes(secret, sealed, beside).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -143,15 +141,12 @@ class SecretError(Exception):
 
 
 def derived_key(home: Path, purpose: str) -> bytes:
-    """Return the key [32 bytes] of one purpose, such as `receipts`: HMAC-SHA256 of the purpose under the secret.
-
-    The secret is the environment variable `CITELOCK_SECRET`; without it, random bytes in the home folder's `secret`,
-    made when first needed and readable by the owner alone. Servers that share receipts must share the secret.
-
-    None is made where generations were published before: they, receipts and stored questions need the one that they
-    were signed and encrypted with. Raises SecretError: the secret is too short to be one, was lost, or its file cannot
-    be read or made.
-    """
+    """Return the key [32 bytes] of one purpose, such as `receipts`: HMAC-SHA256 of the purpose under the secret. The
+    secret is the environment variable `CITELOCK_SECRET`; without it, random bytes in the home folder's `secret`, made
+    when first needed and readable by the owner alone. Servers that share receipts must share the secret. None is made
+    where generations were published before: they, receipts and stored questions need the one that they were signed and
+    encrypted with. Raises SecretError: the secret is too short to be one, was lost, or its file cannot be read or
+    made."""
     return hmac.new(_secret(home), purpose.encode(), hashlib.sha256).digest()
 
 

@@ -20,8 +20,7 @@ _FIELD = "synced_at"
 
 
 def write_sync_time(store: Store, source: str, moment: datetime) -> None:
-    """Record when a source was last synced in full, or proved unchanged. Raises SecretError: the installation's secret
-    cannot be used."""
+    """Record when a source was last synced, or proved unchanged. Raises SecretError: the secret cannot be used."""
     write_signed(store, _path(store, source), {_FIELD: moment.isoformat()})
 
 
@@ -52,8 +51,7 @@ def write_signed(store: Store, path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_signed(store: Store, path: Path) -> dict[str, Any]:
-    """Return the JSON object that `write_signed` wrote at this place. Raises StoreError: it is missing, was altered, or
-    was written for another place."""
+    """Return the JSON object that `write_signed` wrote here. Raises StoreError: missing, altered, of another place."""
     content = read_json(path)
     if not isinstance(content, Mapping):
         raise StoreError(f"{path} is no JSON object; run `citelock build`")

@@ -56,8 +56,7 @@ def record_of(publication: Publication, home: Path, tenant: str) -> dict[str, An
 
 
 def publication_of(record: object, home: Path, tenant: str) -> Publication:
-    """Return the publication in a record. Raises PublicationError: it is not signed, was altered, or is another
-    tenant's."""
+    """Return the publication in a record. Raises PublicationError: it is unsigned, altered or another tenant's."""
     if not isinstance(record, Mapping):
         raise PublicationError("is no record of what is published; `citelock build` makes it again")
     if fault := signature_fault(record, home, KEY_PURPOSE):
@@ -116,8 +115,7 @@ class Store:
         return read_pointer(self.pointer(tenant))
 
     def publication(self, tenant: str) -> Publication:
-        """Return the publication, present and past, as signed by this installation. Raises StoreError: there is no
-        record, or it is not authentic."""
+        """Return the publication, as signed by this installation. Raises StoreError: it is missing or not authentic."""
         path = self.publication_record(tenant)
         try:
             return publication_of(read_json(path), self.home, tenant)
@@ -223,8 +221,7 @@ def map_table(path: Path, schema: TableSchema) -> pa.Table:
 
 
 def table_of(source: pa.MemoryMappedFile | memoryview, path: Path, schema: TableSchema) -> pa.Table:
-    """Return the table of this schema's version in the bytes of the file at a path, not copied; errors as
-    `map_table`."""
+    """Return the table of this schema in the bytes of the file at a path, not copied; errors as `map_table`."""
     try:
         data = pa.py_buffer(source) if isinstance(source, memoryview) else source
         table = pa.ipc.open_file(data).read_all()
@@ -262,8 +259,7 @@ def read_json(path: Path) -> Any:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file to read; no link is followed, and no pipe or device is waited for. Raises OSError: there is
-    none, or it cannot be read."""
+    """Open a regular file; no link is followed, no pipe or device waited for. Raises OSError: it cannot be read."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
@@ -272,11 +268,8 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def make_private(path: Path) -> None:
-    """Create an empty file readable by its owner alone, unless it exists.
-
-    An existing file is not opened: closing it would drop SQLite's locks on it in this process
-    (https://www.sqlite.org/howtocorrupt.html, section 2.2).
-    """
+    """Create an empty file readable by its owner alone, unless it exists. An existing file is not opened: closing it
+    would drop SQLite's locks on it in this process (https://www.sqlite.org/howtocorrupt.html, section 2.2)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -342,11 +335,9 @@ def remove_folder(folder: Path) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that takes its name when the block ends well.
-
-    Its permissions follow the process's umask, so that another account can serve this one's builds; `mkstemp` would let
-    nobody else read it. Private files (`keys`, the telemetry's file) are not written here.
-    """
+    """Yield a temporary file beside `path` that takes its name when the block ends well. Its permissions follow the
+    process's umask, so that another account can serve this one's builds; `mkstemp` would let nobody else read it.
+    Private files (`keys`, the telemetry's file) are not written here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}-{secrets.token_hex(8)}"
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))

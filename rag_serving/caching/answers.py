@@ -56,10 +56,8 @@ BYTES_PER_CHARACTER = 4
 
 
 class BoundedEntries(Generic[Key, Value]):
-    """Values by key, each with the bytes that it counts for; those that were not used for longest go first.
-
-    Not safe to use from several threads without a lock around it.
-    """
+    """Values by key, each with the bytes that it counts for; those that were not used for longest go first. Not safe to
+    use from several threads without a lock around it."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self._most_bytes = most, most_bytes
@@ -119,19 +117,13 @@ VectorOf = Callable[[], Vector | None]
 
 @dataclass(frozen=True)
 class AnswerScope:
-    """All that an answer depends on beside its question.
-
-    Attributes:
-        user: who may have it again; None: everyone with the same reader classes.
-        classes: the reader classes of the generation that the asker satisfies.
-        settings: switches, phase and filters, as JSON has them.
-    """
+    """All that an answer depends on beside its question."""
 
     tenant: str
-    user: str | None
+    user: str | None  # who may have it again; None: everyone with the same reader classes
     generation: str
-    classes: frozenset[str]
-    settings: Mapping[str, Any]
+    classes: frozenset[str]  # the reader classes of the generation that the asker satisfies
+    settings: Mapping[str, Any]  # switches, phase and filters, as JSON has them
 
     @property
     def digest(self) -> bytes:
@@ -246,8 +238,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class AnswerSource:
-    """The sources of an answer: the reader classes of its generation, those that its asker satisfies, the pages of its
-    passages."""
+    """An answer's sources: its generation's reader classes, those that its asker satisfies, its passages' pages."""
 
     known: frozenset[str]
     classes: frozenset[str]
@@ -289,10 +280,8 @@ class KeptAnswers:
             self._kept.put((asking.key, source.classes), kept, size_of(kept.answer))
 
     def get(self, asking: Asking, published: str, may_read: MayRead) -> Answer | None:
-        """Return the newest answer that may be shown, which says how old it is; None if there is none.
-
-        `published`: the id of the generation that is published now.
-        """
+        """Return the newest answer that may be shown, which says how old it is; None if there is none. `published`: the
+        id of the generation that is published now."""
         wanted = asking.key
         with self._lock:
             found = [kept for (question, _), kept in self._kept.items() if question == wanted]
@@ -484,8 +473,7 @@ def _is_sign(text: str, at: int) -> bool:
 
 
 def _form(word: str, is_case_told: bool) -> str:
-    """Return the one form of a word, empty if it does not count; `is_case_told`: its capital letter says
-    something."""
+    """Return the one form of a word, empty if it does not count; `is_case_told`: its capital letter counts."""
     lower = word.lower()
     is_name = is_case_told and word[0].isupper() and lower != "i"
     if is_name and lower in STOP_WORDS and (word.isupper() or lower in _ARTICLES):

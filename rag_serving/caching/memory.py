@@ -1,10 +1,8 @@
-"""One tenant's state in the memory of a process: answers, vectors; and its invalidation.
-
-Before a question is answered, and again after it, the marks are checked: what an earlier question has stored meanwhile
-is dropped as well. A mark is a file in the home folder, which costs one `stat`. Servers with a home of their own see it
-in the installation's database, if `telemetry.url` names one: they poll every `FRESH_S`. A mark only says that it has
-changed, so clocks of several machines need not agree, and a forged one only makes a server compute anew.
-"""
+"""One tenant's state in the memory of a process: answers, vectors; and its invalidation. Before a question is answered,
+and again after it, the marks are checked: what an earlier question has stored meanwhile is dropped as well. A mark is a
+file in the home folder, which costs one `stat`. Servers with a home of their own see it in the installation's database,
+if `telemetry.url` names one: they poll every `FRESH_S`. A mark only says that it has changed, so clocks of several
+machines need not agree, and a forged one only makes a server compute anew."""
 
 from __future__ import annotations
 
@@ -84,10 +82,8 @@ class RepeatedAnswers:
         self, request: QuestionRequest, generation: str, known: frozenset[str], settings: Mapping[str, Any]
     ) -> CachePlace | None:
         """Return the cache key of a question. None if it must be answered anew: it is explained, depends on a
-        conversation or an application's state, has personal data, or its owner is unknown.
-
-        `known`: the reader classes of the generation; `settings`: other inputs of an answer.
-        """
+        conversation or an application's state, has personal data, or its owner is unknown. `known`: the reader classes
+        of the generation; `settings`: other inputs of an answer."""
         occasion, user = request.occasion, request.principal.user
         is_plain = occasion == Occasion(occasion.mode) and request.original is None and request.page is None
         is_somebody = self._settings.shared or user is not None or self._is_one_person
@@ -200,13 +196,8 @@ def _asking(request: QuestionRequest) -> Asking:
 
 
 class Memory:
-    """The memory of one tenant. Safe to use from several threads.
-
-    Attributes:
-        vectors: of recent questions.
-        repeated: answers that are given again.
-        earlier: answers for when search fails; None: none is kept.
-    """
+    """The memory of one tenant. Safe to use from several threads. `vectors`: of recent questions. `repeated`: answers
+    that are given again. `earlier`: answers for when search fails; None: none is kept."""
 
     def __init__(self, config: Config, tenant: str, embedder: Embedder, writer: ReceiptWriter) -> None:
         self._config, self._tenant = config, tenant
@@ -264,8 +255,7 @@ _log = logging.getLogger(__name__)
 
 
 def mark_forgotten(config: Config, tenant: str) -> None:
-    """Have running servers drop a tenant's data from memory. Raises TelemetryError: the database of `telemetry.url`
-    cannot be written."""
+    """Have servers drop a tenant's data from memory. Raises TelemetryError: the database cannot be written."""
     mark = secrets.token_hex(16)
     if config.telemetry.url is not None:
         from rag_serving.telemetry.tables import write_mark
@@ -291,8 +281,7 @@ class ForgottenMarks:
         self._is_away = False
 
     def newest(self) -> object:
-        """Return a value that changes whenever something was forgotten. Without the database, the last known value is
-        used."""
+        """Return a value that changes whenever something was forgotten; without the database the last known one."""
         if self._config.telemetry.url is not None:
             self._look()
         return stamp_of(self._path), self._row

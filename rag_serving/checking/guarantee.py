@@ -73,12 +73,8 @@ def cited_chunks(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def follow(pipeline: TenantServices, principal: Principal, identifier: str) -> None:
-    """Subscribe a caller to changes of an answer that the caller may see.
-
-    Raises:
-        ReceiptError: the caller may not see it or follows too many, or there is no channel.
-        UnpublishedError: nothing is published that it could be compared with.
-    """
+    """Subscribe a caller to changes of an answer that the caller may see. Raises ReceiptError: the caller may not, or
+    follows too many, or there is no channel; UnpublishedError: nothing is published to compare it with."""
     if not pipeline.config.monitoring.sends_notices:
         raise NoChannelError("no notices are sent here: set monitoring.notice_folder or monitoring.notice_url_env")
     reader = Principal(principal.tenant, principal.user, principal.groups)  # notices are made without roles

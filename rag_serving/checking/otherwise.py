@@ -231,8 +231,7 @@ def _is_turned(claim: ComparedStatement, page: ComparedStatement) -> bool:
 def denies(
     claim: ComparedStatement, page: ComparedStatement, of_claim: float = _DENIED[0], of_page: float = _DENIED[1]
 ) -> bool:
-    """Return whether one denies the other, or has the opposite of one of its words, where these shares of their words
-    are the same."""
+    """Return whether one denies the other, or has the opposite of a word, where these shares of words are the same."""
     ours, theirs = claim.words - _OPPOSED, page.words - _OPPOSED
     if len(ours & theirs) < max(of_claim * len(ours), of_page * len(theirs), 2):
         return False

@@ -46,11 +46,9 @@ class FolderIndex(NamedTuple):
 
 @contextmanager
 def indexed(docs: Path | None, config: Path | None, is_whole: bool = False) -> Iterator[Path | None]:
-    """Yield the configuration of a folder, whose index is made first if it is missing; else the given one.
-
-    Where many vectors are missing, and not all is wanted first, they are made after what is done with it. Raises
-    UsageError: both are given, or there is nothing to index.
-    """
+    """Yield the configuration of a folder, whose index is made first if it is missing; else the given one. Where many
+    vectors are missing, and not all is wanted first, they are made after what is done with it. Raises UsageError: both
+    are given, or there is nothing to index."""
     index = _index(docs, config, is_whole)
     yield index.config
     if index.finish:
@@ -78,8 +76,7 @@ def _index(docs: Path | None, config: Path | None, is_whole: bool) -> FolderInde
 
 
 def chosen_tenant(config: Config, name: str | None) -> str:
-    """Return the tenant of this name, or the only one. Raises ConfigError: it is not configured, or there are
-    several."""
+    """Return the tenant of this name, or the only one. Raises ConfigError: there is none, or several."""
     from rag_serving.access.principals import choose_tenant
     from rag_serving.config.loading import ConfigError
 

@@ -58,8 +58,7 @@ _CLEAR = "\r\x1b[2K"
 
 @contextmanager
 def shown() -> Iterator[Listen | None]:
-    """Yield a listener that keeps a line of standard error up to date, and clears it; None if that is no
-    terminal."""
+    """Yield a listener that keeps a line of standard error up to date, and clears it; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -115,8 +115,7 @@ def add(
 
 
 def _readers(inbox: Inbox, readers: list[str] | None) -> str:
-    """Return the reader class that is meant. Raises UsageError: it is not said who may read the files, or not in a form
-    that is understood."""
+    """Return the reader class that is meant. Raises UsageError: none is given, or not in a form that is understood."""
     from rag_serving.access.principals import EVERYONE
     from rag_serving.documents.inbox import GrantError, named_class
 

@@ -1,8 +1,6 @@
-"""A question resolved by its conversation before the search: by rules, and by a language model if there is one.
-
-The model gets one call, bounded in time and length. It reads the conversation as data; what it writes is used only if
-it keeps the question's own words and adds none from elsewhere.
-"""
+"""A question resolved by its conversation before the search: by rules, and by a language model if there is one. The
+model gets one call, bounded in time and length. It reads the conversation as data; what it writes is used only if it
+keeps the question's own words and adds none from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The meaning of a question in its conversation: a chosen option, a completed question, a page in context.
-
-Earlier answers are not trusted: their options and citations are recomputed, by repeating the earlier question with the
-asker's current access. Recorded answers only choose among these.
-"""
+"""The meaning of a question in its conversation: a chosen option, a completed question, a page in context. Earlier
+answers are not trusted: their options and citations are recomputed, by repeating the earlier question with the asker's
+current access. Recorded answers only choose among these."""
 
 from __future__ import annotations
 
@@ -52,38 +50,23 @@ Rewrite = Callable[[str, Sequence[ConversationTurn]], str | None]
 
 @dataclass(frozen=True)
 class Reading:
-    """A question as it is to be searched.
-
-    Attributes:
-        text: the words.
-        page: the title of a page that is preferred.
-        filters: the caller's, or those that are carried forward.
-    """
+    """A question as it is to be searched."""
 
     text: str
-    page: str | None = None
-    filters: Filters | None = None
+    page: str | None = None  # the title of a page that is preferred
+    filters: Filters | None = None  # the caller's, or those that are carried forward
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """The subject of the turns before a question.
+    """The subject of the turns before a question."""
 
-    Attributes:
-        base: the last complete question.
-        last: the last question as resolved.
-        latest: the same, a remark included: the one with options.
-        filters: its filters.
-        answer: its answer according to the client.
-        may_offer: whether options may have been offered.
-    """
-
-    base: str = ""
-    last: str = ""
-    latest: str = ""
+    base: str = ""  # the last complete question
+    last: str = ""  # the last question as resolved
+    latest: str = ""  # the same, a remark included: the one with options
     filters: Filters | None = None
-    answer: str = ""
-    may_offer: bool = True
+    answer: str = ""  # its answer according to the client
+    may_offer: bool = True  # whether options may have been offered
 
 
 def read_in(
@@ -201,10 +184,8 @@ def is_pick(text: str) -> bool:
 
 
 def may_pick(text: str, answer: str) -> bool:
-    """Return whether a text may be the label of an option.
-
-    `answer`: the previous answer according to the client; if known, it must contain the text.
-    """
+    """Return whether a text may be the label of an option. `answer`: the previous answer according to the client; if
+    known, it must contain the text."""
     bare = _MEANT.sub("", text.strip(_AROUND_PICK))
     if not bare or len(bare) > _LONGEST_PICK or len(bare.split()) > _MOST_WORDS:
         return False

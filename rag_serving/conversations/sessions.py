@@ -1,8 +1,6 @@
-"""Sessions that are stored: questions and answers of conversations, each for its own user alone.
-
-A session of somebody else, of another tenant, one that is too old and one that never was are the same: there is none.
-What answers say and which pages they rest on is shown only to who may still read these (`pipeline`).
-"""
+"""Sessions that are stored: questions and answers of conversations, each for its own user alone. A session of somebody
+else, of another tenant, one that is too old and one that never was are the same: there is none. What answers say and
+which pages they rest on is shown only to who may still read these (`pipeline`)."""
 
 from __future__ import annotations
 
@@ -125,11 +123,8 @@ class StoredTurn:
         return [(str(source["page_id"]), str(source["chunk_id"])) for source in self.sources]
 
     def may_be_told(self, may_read: bool) -> bool:
-        """Return whether the answer may be shown to a reader with, or without, access to its citations.
-
-        An answer from the asker's selected text is the asker's own; a clarifying question names pages that it does not
-        cite.
-        """
+        """Return whether the answer may be shown to a reader with, or without, access to its citations. An answer from
+        the asker's selected text is the asker's own; a clarifying question names pages that it does not cite."""
         if self.context is not None:
             return True
         return may_read and self.facts["status"] != "clarify"
@@ -164,8 +159,7 @@ class SessionStore:
         self._expired_on: date | None = None
 
     def begin(self, principal: Principal) -> str:
-        """Return the id of a new session; a user with too many loses the oldest. Raises SessionError: the database
-        cannot be written."""
+        """Return a new session's id; a user with too many loses the oldest. Raises SessionError: that failed."""
         identifier, now, owner = str(uuid.uuid4()), self._now(), self._owner(principal)
         row = {"id": identifier, "tenant": self._tenant, "user_id": owner, "created_at": now, "last_active": now}
 
@@ -193,8 +187,7 @@ class SessionStore:
         )
 
     def keep(self, principal: Principal, identifier: str, exchange: Exchange) -> bool:
-        """Keep a question with its answer; return whether there is such a session. Raises SessionError: the database
-        cannot be written."""
+        """Keep a question with its answer; return whether there is such a session. Raises SessionError: that failed."""
         query_id, now, owner, answer = str(uuid.uuid4()), self._now(), self._owner(principal), exchange.answer
         kept = self._sealed(identifier, query_id)
         context = None if exchange.context is None else kept("context_text", exchange.context)
@@ -285,14 +278,12 @@ class SessionStore:
         ]  # fmt: skip
 
     def delete(self, principal: Principal, identifier: str) -> bool:
-        """Delete a session of the principal's own; return whether there was one. Raises SessionError: the database
-        cannot be written."""
+        """Delete one of the principal's sessions; return whether there was one. Raises SessionError: that failed."""
         owner = self._owner(principal)
         return self._deleted(*self._of(owner), SESSIONS.c.id == identifier) > 0
 
     def forget(self, user: str) -> int:
-        """Delete all sessions of a user of this tenant; return how many there were. Raises SessionError: the database
-        cannot be written."""
+        """Delete a user's sessions in this tenant; return how many there were. Raises SessionError: that failed."""
         owner = self._owner(Principal(self._tenant, user))
         return self._deleted(SESSIONS.c.tenant == self._tenant, SESSIONS.c.user_id == owner)
 

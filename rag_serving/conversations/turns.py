@@ -17,22 +17,15 @@ _ANSWER_CHARS = 4_000  # that are looked at of what a client says was answered
 
 @dataclass(frozen=True)
 class QuestionRequest:
-    """A caller's question, and the caller.
-
-    Attributes:
-        text: the question as it is searched, completed from the conversation before it.
-        original: as it was typed, if different.
-        page: the title of a page that the conversation is about, whose passages are preferred.
-        occasion: the mode and circumstances.
-    """
+    """A caller's question, and the caller."""
 
     principal: Principal
-    text: str
+    text: str  # the question as it is searched, completed from the conversation before it
     filters: Filters | None = None
     explain: bool = False
-    original: str | None = None
-    page: str | None = None
-    occasion: Occasion = PLAIN
+    original: str | None = None  # as it was typed, if different
+    page: str | None = None  # the title of a page that the conversation is about, whose passages are preferred
+    occasion: Occasion = PLAIN  # the mode and circumstances
 
     @property
     def understood(self) -> str | None:
@@ -42,19 +35,12 @@ class QuestionRequest:
 
 @dataclass(frozen=True)
 class ConversationTurn:
-    """A question and what a client says that it was answered.
+    """A question and what a client says that it was answered."""
 
-    Attributes:
-        question: as it was typed.
-        answer: nobody vouches for it: it chooses among what the question finds again, and is never shown.
-        filters: what the caller narrowed the question to.
-        may_offer: whether it may have been answered with options to choose from.
-    """
-
-    question: str
-    answer: str = ""
-    filters: Filters | None = None
-    may_offer: bool = True
+    question: str  # as it was typed
+    answer: str = ""  # nobody vouches for it: it chooses among what the question finds again, and is never shown
+    filters: Filters | None = None  # what the caller narrowed the question to
+    may_offer: bool = True  # whether it may have been answered with options to choose from
 
 
 @dataclass(frozen=True)
@@ -71,9 +57,7 @@ class Conversation:
 
 def conversation_of(messages: Iterable[tuple[str, str]]) -> Conversation:
     """Return a conversation from messages (role, text), oldest first; roles but `user` and `assistant` are left out.
-
-    The assistant's text before the first question belongs to none.
-    """
+    The assistant's text before the first question belongs to none."""
     turns: list[ConversationTurn] = []
     for role, text in messages:
         if role == "user" and text.strip():

@@ -1,8 +1,6 @@
-"""The retrieval phase in force: the configured one, or a lower one while that fails or is too slow.
-
-Each process of a server has its own controllers, one for each tenant, so that processes may be in different phases for
-a while. Nothing survives a restart.
-"""
+"""The retrieval phase in force: the configured one, or a lower one while that fails or is too slow. Each process of a
+server has its own controllers, one for each tenant, so that processes may be in different phases for a while. Nothing
+survives a restart."""
 
 from __future__ import annotations
 
@@ -24,21 +22,13 @@ P50, P95 = 0.5, 0.95
 
 @dataclass(frozen=True)
 class Sample:
-    """One question.
+    """One question."""
 
-    Attributes:
-        at: seconds of the clock.
-        latency_ms: from the question to its passages.
-        is_error: the phase in force failed it, whether or not another one answered.
-        is_lost: no phase answered it.
-        asker: the caller; None: one without a name, who may be several.
-    """
-
-    at: float
-    latency_ms: float
-    is_error: bool = False
-    is_lost: bool = False
-    asker: str | None = None
+    at: float  # seconds of the clock
+    latency_ms: float  # from the question to its passages
+    is_error: bool = False  # the phase in force failed it, whether or not another one answered
+    is_lost: bool = False  # no phase answered it
+    asker: str | None = None  # the caller; None: one without a name, who may be several
 
 
 @dataclass(frozen=True)
@@ -146,13 +136,11 @@ class PhaseState:
 
 
 class PhaseController:
-    """Decides about one tenant's phase. Safe to use from several threads.
-
-    Down: a phase that fails more than `max_error_rate` of a window's questions, or answers 5 % of them in more than
-    `max_p95_ms`, gives way to the one below. When no phase answers more than that share, or when the phase below is
-    too slow for another window, retrieval is left. Up: after `quiet_s` without a change one question at a time probes
-    the next phase up, and `probes` good ones in a row bring it back (half open, as a circuit breaker is).
-    """
+    """Decides about one tenant's phase. Safe to use from several threads. Down: a phase that fails more than
+    `max_error_rate` of a window's questions, or answers 5 % of them in more than `max_p95_ms`, gives way to the one
+    below. When no phase answers more than that share, or when the phase below is too slow for another window, retrieval
+    is left. Up: after `quiet_s` without a change one question at a time probes the next phase up, and `probes` good
+    ones in a row bring it back (half open, as a circuit breaker is)."""
 
     def __init__(
         self,
@@ -265,11 +253,8 @@ class PhaseController:
         return self._move(OFF if is_left else self._in_force - 1, "down", why)
 
     def _breach(self, found: Figures) -> Breach | None:
-        """Return the worst fault of a window's figures; None if there are too few.
-
-        It must affect all callers' questions, and still those without the most affected caller: nobody lowers the phase
-        for others.
-        """
+        """Return the worst fault of a window's figures; None if there are too few. It must affect all callers'
+        questions, and still those without the most affected caller: nobody lowers the phase for others."""
         if found.questions < self._settings.min_questions or self._fault(found) is None:
             return None
         others = self._window.figures_of_others(self._settings.max_p95_ms)

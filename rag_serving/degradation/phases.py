@@ -1,10 +1,7 @@
 """The phases of one tenant's questions: what is configured, what an operator chose, what is in force, and the spaces
-whose questions try other switches out.
-
-What an operator chose while servers run is one signed file for each tenant in the tenant's folder of the home, so that
-all processes that read this folder follow it, and a restart keeps it. A file that this installation did not sign is
-ignored.
-"""
+whose questions try other switches out. What an operator chose while servers run is one signed file for each tenant in
+the tenant's folder of the home, so that all processes that read this folder follow it, and a restart keeps it. A file
+that this installation did not sign is ignored."""
 
 from __future__ import annotations
 
@@ -60,11 +57,8 @@ class HangingError(Exception):
 
 
 class Searches:
-    """The searches of one tenant that run in threads of their own: time, breakers, how many hang.
-
-    Safe to use from several threads. A thread cannot be ended: one that hangs is left behind, and so are `max_hanging`
-    at most.
-    """
+    """The searches of one tenant that run in threads of their own: time, breakers, how many hang. Safe to use from
+    several threads. A thread cannot be ended: one that hangs is left behind, and so are `max_hanging` at most."""
 
     def __init__(self, settings: Degradation, open_wait_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """`open_wait_s`: the least time limit of the first search in a generation."""
@@ -164,29 +158,20 @@ class Attempt:
 
 @dataclass
 class Phases:
-    """The phases of one question, from the one in force down. For one question, not for several threads.
+    """The phases of one question, from the one in force down. For one question, not for several threads."""
 
-    Attributes:
-        first: the phase to begin in; `OFF` outside retrieval.
-        mode: the mode of the search in place of any phase, without a chain; None: by the phase.
-        configured: the phase that an operator set; below it, the answer is flagged.
-        searches: runs them in threads; None: they run in this one, for as long as they take.
-        asker: the caller; None: one without a name.
-        features: switches that differ for this question, as part of a trial.
-        phase: the phase that answered; None as long as none did.
-    """
-
-    first: int
-    configured: int
+    first: int  # the phase to begin in; `OFF` outside retrieval
+    configured: int  # the phase that an operator set; below it, the answer is flagged
     turns: AbstractContextManager[Any]
-    mode: Mode | None = None
-    searches: Searches | None = None
+    mode: Mode | None = None  # the mode of the search in place of any phase, without a chain; None: by the phase
+    searches: Searches | None = None  # runs them in threads; None: they run in this one, for as long as they take
     control: PhaseController | None = None
     turn: PhaseTurn | None = None
     clock: Callable[[], float] = time.monotonic
-    asker: str | None = None
+    asker: str | None = None  # the caller; None: one without a name
     features: Mapping[str, bool] = field(default_factory=dict)
-    phase: int | None = None
+    """Switches that differ for this question, as part of a trial."""
+    phase: int | None = None  # the phase that answered; None as long as none did
     retrieval_ms: float | None = None
     failed: list[int] = field(default_factory=list)
     abandoned: list[Future[Any]] = field(default_factory=list)
@@ -278,8 +263,7 @@ class Phases:
         return found
 
     def _end(self, phase: int | None, found: StageTrace | None = None) -> None:
-        """Record the phase that answered, and inform the controller. The reranker's time is not counted: it has a time
-        limit of its own."""
+        """Record the phase that answered, and tell the controller: without the reranker's time, which has a limit."""
         self.phase = phase
         self.retrieval_ms = round((self.clock() - self._began - self._reranker_s) * 1000, 3)
         if self.control and self.turn:
@@ -298,17 +282,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChosenPhase:
-    """An operator's choice.
+    """An operator's choice."""
 
-    Attributes:
-        phase: the phase of every question; None: as configured.
-        enabled: False switches retrieval off. True does not switch on what the configuration switches off.
-        at: the time of the choice, ISO 8601.
-    """
-
-    phase: int | None
-    enabled: bool
-    at: str
+    phase: int | None  # the phase of every question; None: as configured
+    enabled: bool  # False switches retrieval off. True does not switch on what the configuration switches off
+    at: str  # the time of the choice, ISO 8601
 
     def over(self, settings: PhaseSettings) -> PhaseSettings:
         """Return the settings in force. While a phase is chosen, nothing is tried out on some questions."""
@@ -401,9 +379,7 @@ class TenantPhases:
 
     def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """Bound the time of searches and leave a phase that fails, as a server does; before the first question.
-
-        `clock`: seconds, that all of it goes by.
-        """
+        `clock`: seconds, that all of it goes by."""
 
         def changed(change: Change) -> None:
             after = f"phase {change.after}" if change.after else "no retrieval"

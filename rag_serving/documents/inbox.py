@@ -1,8 +1,6 @@
-"""An upload inbox: records of documents received, replaced and deleted, who may read them, the proof of a deletion.
-
-An editor may grant everyone of the tenant, each of his own groups, and himself; not other groups and users, whose names
-he would have to know. A list is of alternatives: each of them may read.
-"""
+"""An upload inbox: records of documents received, replaced and deleted, who may read them, the proof of a deletion. An
+editor may grant everyone of the tenant, each of his own groups, and himself; not other groups and users, whose names he
+would have to know. A list is of alternatives: each of them may read."""
 
 from __future__ import annotations
 
@@ -117,10 +115,8 @@ class UploadedDocument(_Record):
 
 
 class ReadState(_Record):
-    """The build's progress with one version of a document. `shown`: the published version, or None.
-
-    Of one that is being read, `page` of `of` pages; of one that is being embedded, `embedded` of `texts` texts.
-    """
+    """The build's progress with one version of a document. `shown`: the published version, or None. Of one that is
+    being read, `page` of `of` pages; of one that is being embedded, `embedded` of `texts` texts."""
 
     version: int
     stage: Stage
@@ -406,8 +402,7 @@ def write_deletion(store: Store, inbox: Inbox, entry: Entry, generation: str | N
 
 
 def deletion_for(store: Store, inbox: Inbox, principal: Principal | None, document_id: str) -> Deletion | None:
-    """Return the record for a caller who could read the document, or owns this machine (None); None for others, and if
-    none is signed here."""
+    """Return the record for who could read the document, or owns this machine (None); None for others, or unsigned."""
     if not DOCUMENT_ID.fullmatch(document_id):
         return None
     try:

@@ -20,10 +20,8 @@ _JOINERS = frozenset({"\u200c", "\u200d"})  # Persian, Indic scripts and emoji a
 
 
 def safe_name(name: str) -> str:
-    """Return a file's name on one line, without folders, control characters and changes of direction, in NFC.
-
-    A longer one is cut before its ending. One of which nothing is left is `document`.
-    """
+    """Return a file's name on one line, without folders, control characters and changes of direction, in NFC. A longer
+    one is cut before its ending. One of which nothing is left is `document`."""
     shortened = name if len(name) < 16 * MAX_CHARS else name[: 8 * MAX_CHARS] + name[-8 * MAX_CHARS :]
     own = shortened.replace("\\", "/").rpartition("/")[2]
     kept = "".join(" " if char.isspace() else char for char in own if char.isspace() or _is_shown(char))

@@ -1,8 +1,6 @@
 """Pages that a wiki named in events, and sources that were just connected: noted by whoever serves, until a sync has
-read them.
-
-A note says where to look, and nothing of what is there: the same page is noted once however often it is named.
-"""
+read them. A note says where to look, and nothing of what is there: the same page is noted once however often it is
+named."""
 
 from __future__ import annotations
 
@@ -33,11 +31,8 @@ class NotedPages:
         self._progress = self._new / "progress.json"
 
     def note(self, page_ids: Collection[str]) -> None:
-        """Note pages by id, or EVERYTHING.
-
-        Noted pages need not be noted again: a sync takes its notes before it reads any page. Raises OSError: the disk
-        does not take it.
-        """
+        """Note pages by id, or EVERYTHING. Noted pages need not be noted again: a sync takes its notes before it reads
+        any page. Raises OSError: the disk does not take it."""
         there = _names(self._new)
         if EVERYTHING in there:
             return

@@ -87,12 +87,10 @@ def for_markdown(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return an answer as Markdown that keeps its paragraphs, lists, code and markers (`[1]`).
-
-    Blocks of code that a fence at the border of the page opens stay to the letter, and are closed if they are not. In
-    other lines HTML, images, links and definitions are shown as they are written. Fences elsewhere are, too: a fence in
-    a list ends with the list, and what follows would be markup again.
-    """
+    """Return an answer as Markdown that keeps its paragraphs, lists, code and markers (`[1]`). Blocks of code that a
+    fence at the border of the page opens stay to the letter, and are closed if they are not. In other lines HTML,
+    images, links and definitions are shown as they are written. Fences elsewhere are, too: a fence in a list ends with
+    the list, and what follows would be markup again."""
     return "\n".join(_lines(printable(text).split("\n")))
 
 
@@ -148,10 +146,8 @@ def _ends(line: str) -> dict[int, list[int]]:
 
 
 def _end_of_code(line: str, opening: re.Match[str], ends: dict[int, list[int]], has_cells: bool) -> int | None:
-    """Return the end of the code that these backticks open; None if they open none.
-
-    Three and more may be taken for a fence, and a cell of a table (`has_cells`) ends at a bar even inside of code.
-    """
+    """Return the end of the code that these backticks open; None if they open none. Three and more may be taken for a
+    fence, and a cell of a table (`has_cells`) ends at a bar even inside of code."""
     length = len(opening[0])
     left = ends.get(length, [])
     while left and left[-1] <= opening.end():

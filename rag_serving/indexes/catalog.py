@@ -163,8 +163,7 @@ def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
 
 
 def show_generation(store: Store, tenant: str, generation_id: str | None = None) -> Manifest:
-    """Return the manifest of a generation, or of the published one. Raises StoreError: there is none, or it cannot be
-    read."""
+    """Return the manifest of a generation, or of the published one. Raises StoreError: none is there, or readable."""
     return read_manifest(store, tenant, generation_id or current_generation(store, tenant))
 
 
@@ -177,8 +176,7 @@ def current_generation(store: Store, tenant: str) -> str:
 
 
 def move_current(store: Store, tenant: str, generation_id: str, config: Config) -> None:
-    """Publish a generation that opens; one that does not leaves `current` as it is. Raises StoreError: the generation
-    cannot be opened."""
+    """Publish a generation that opens; else `current` stays. Raises StoreError: it cannot be opened."""
     files = read_files(store, tenant, generation_id, memory_bytes=0, is_searched=False)
     Generation(files, place_of(store, tenant, config), config.indexing.dense_search).close()
     with store.lock(tenant):
@@ -227,8 +225,7 @@ def kept_at(store: Store, tenant: str) -> dict[str, str]:
 
 
 def published_before(store: Store, tenant: str, moment: datetime, current: str = "") -> str | None:
-    """Return the generation that is kept, was published last before a moment, and is not the current one; None if
-    none is kept from then."""
+    """Return the kept generation that was published last before a moment, if not the current one; None without one."""
     kept = {one: when for one, when in kept_at(store, tenant).items() if one != current}
     then = {one: datetime.fromisoformat(when) for one, when in kept.items()}
     return max((one for one, when in then.items() if when < moment), key=then.__getitem__, default=None)

@@ -1,12 +1,10 @@
-"""Dense search: exact by the codes of the vectors, or by Chroma's graphs, as `indexing.dense_search` says.
-
-Chroma is embedded in the tenant's folder, or a server; one client per process and place, with its telemetry off. A
-collection never changes once it has its name. Access is decided before anything is scored. With `auto` up to
-`EXACT_ROWS` rows that a caller may read are searched exactly: with `codes` that is faster than asking Chroma, needs
-less memory, and does not reveal the rest of a shard by the misses of an approximate search. Above that, and always with
-`chroma`, Chroma's graphs are walked, which were made of all chunks; if one is unusable, search is exact again. Chroma
-is loaded with the first search.
-"""
+"""Dense search: exact by the codes of the vectors, or by Chroma's graphs, as `indexing.dense_search` says. Chroma is
+embedded in the tenant's folder, or a server; one client per process and place, with its telemetry off. A collection
+never changes once it has its name. Access is decided before anything is scored. With `auto` up to `EXACT_ROWS` rows
+that a caller may read are searched exactly: with `codes` that is faster than asking Chroma, needs less memory, and does
+not reveal the rest of a shard by the misses of an approximate search. Above that, and always with `chroma`, Chroma's
+graphs are walked, which were made of all chunks; if one is unusable, search is exact again. Chroma is loaded with the
+first search."""
 
 from __future__ import annotations
 
@@ -170,8 +168,7 @@ class DenseIndex:
         return self._table.mean(rows)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
-        """Return the k nearest that Chroma alone finds among all chunks. Raises DenseError: a shard cannot be searched
-        by Chroma."""
+        """Return the k nearest that Chroma alone finds. Raises DenseError: it cannot search a shard."""
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         rows = np.concatenate([np.zeros(0, np.int64), *(shard.approximate(vector, k) for shard in self._shards)])
         return best(rows, exact.similarities(self._table, vector, rows), k)
@@ -315,8 +312,7 @@ def open_client(place: ChromaLocation) -> Any:
 
 
 def close_clients() -> None:
-    """Close every client of this process: each takes some 5 MB per opened collection. Places reopen their collections
-    on the next search."""
+    """Close all clients of this process, some 5 MB per opened collection, which the next search opens again."""
     with _lock:
         for _, client in _clients.values():
             _close(client)

@@ -178,13 +178,11 @@ class CurrentGeneration:
         return not self._is_source_down
 
     def is_database_away(self) -> bool:
-        """Return whether pages come from a database that could not be read the last time, after it could before: then
-        earlier answers are given."""
+        """Return whether pages come from a database that was readable and is not: then earlier answers are given."""
         return self._is_source_down and self._slot.held is not None and not isinstance(self._source, FolderSource)
 
     def refusal(self) -> str | None:
-        """Return why a question that comes now is refused, or None. Waits for the first generation, and for no newer
-        one."""
+        """Return why a question that comes now is refused, or None. Waits for the first generation alone."""
         try:
             wanted = self._named()
             if self._slot.held is None:
@@ -203,8 +201,7 @@ class CurrentGeneration:
 
     @contextmanager
     def stored(self, generation_id: str) -> Iterator[ServedGeneration]:
-        """Yield a generation by its id, the published one or an older one that is still kept. Raises UnpublishedError:
-        it cannot be opened."""
+        """Yield a kept generation by its id, published or older. Raises UnpublishedError: it cannot be opened."""
         try:
             generation = self._source.open(generation_id)
         except (StoreError, RemoteError) as error:
@@ -215,8 +212,7 @@ class CurrentGeneration:
             generation.close()
 
     def _named(self) -> str:
-        """Return the id of the published generation. Raises UnpublishedError: there is none, or the publication cannot
-        be read."""
+        """Return the id of the published generation. Raises UnpublishedError: there is none, or it cannot be read."""
         try:
             named = self._pinned or self._source.current()
         except StoreError as error:

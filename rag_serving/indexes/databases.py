@@ -37,8 +37,7 @@ def source_pages(generation: ServedGeneration) -> dict[str, DatedPages]:
 
 
 def newest_pages(chunks: pa.Table) -> dict[str, datetime]:
-    """Return when the newest page of each source was made, by a table of GENERATION_CHUNKS; without sources that do not
-    say."""
+    """Return when each source's newest page was made, by GENERATION_CHUNKS; without sources that do not say."""
     dates = chunks.select(["source", "updated_at"]).group_by("source").aggregate([("updated_at", "max")])
     pairs = zip(dates["source"].to_pylist(), dates["updated_at_max"].to_pylist(), strict=True)
     return {source: newest for source, newest in pairs if newest is not None}
@@ -82,8 +81,7 @@ class ServedGeneration(Protocol):
         ...
 
     def classes_for(self, principal: Principal) -> frozenset[str]:
-        """Return the reader classes known to this process for a principal: all of them, or those that the principal
-        satisfies."""
+        """Return the reader classes known here for a principal: all, or those that the principal satisfies."""
         ...
 
     def hides(self, view: ReaderView, chunk_id: str) -> bool:

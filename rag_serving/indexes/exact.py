@@ -1,12 +1,9 @@
-"""Exact search over a generation's vectors: what answers, and what the recall of Chroma is measured against.
-
-A row with a vector for each of its windows is as similar as the nearest of them. A vector in a part is read, and a
-bound computed, as in one array: what a search finds is the same to the last bit.
-
-Codes: a vector divided by its own largest component, a byte each. By Cauchy and Schwarz a similarity differs from that
-of the codes by no more than the distance stored beside it, so rows whose upper bound is below the k-th best lower bound
-are spared, and the search is exact. A bound depends on its own row alone: it reveals nothing of others.
-"""
+"""Exact search over a generation's vectors: what answers, and what the recall of Chroma is measured against. A row with
+a vector for each of its windows is as similar as the nearest of them. A vector in a part is read, and a bound computed,
+as in one array: what a search finds is the same to the last bit. Codes: a vector divided by its own largest component,
+a byte each. By Cauchy and Schwarz a similarity differs from that of the codes by no more than the distance stored
+beside it, so rows whose upper bound is below the k-th best lower bound are spared, and the search is exact. A bound
+depends on its own row alone: it reveals nothing of others."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ class Places(NamedTuple):
 
 
 class WindowMap:
-    """The vectors of every row, at least one for each. A window has its passage's readers: for others none is
-    compared."""
+    """The vectors of every row, at least one each. A window has its passage's readers: for others none is compared."""
 
     def __init__(self, counts: Rows) -> None:
         """`counts` [rows]: how many vectors each row has."""
@@ -127,8 +123,7 @@ class Codes:
 
     @classmethod
     def open(cls, codes: memoryview, facts: memoryview, rows: int, dimension: int) -> Codes:
-        """Open the bytes of both files; `prepare` makes them ready to be searched. Raises CodesError: truncated, or of
-        another shape."""
+        """Open the bytes of both files, not ready to be searched. Raises CodesError: truncated, or of another shape."""
         try:
             coded, noted = array_of(codes), array_of(facts)
         except ValueError as error:
@@ -140,8 +135,7 @@ class Codes:
         return cls(coded, noted)
 
     def prepare(self) -> None:
-        """Copy the codes into the order that the processor multiplies in, as the first search would. Raises CodesError:
-        they cannot be multiplied."""
+        """Copy the codes into the order of multiplication, as the first search would. Raises CodesError: it failed."""
         with self._opening:
             if self._codes is not None:
                 self._session, self._codes = _session(self._codes), None
@@ -225,8 +219,7 @@ class JoinedVectors:
         return self.shape[0]
 
     def __getitem__(self, places: int | slice | Sequence[int] | NDArray[np.int64]) -> Vectors:
-        """Return a vector [d], or the vectors at some places [n, d]; those of a slice within one part are not
-        copied."""
+        """Return a vector [d], or vectors at some places [n, d]; those of a slice within one part are not copied."""
         if isinstance(places, slice):
             return self._run(*places.indices(len(self))[:2])
         numbers = np.asarray(places, np.int64)

@@ -59,8 +59,7 @@ _LEXICAL_FILES = {name: f"{LEXICAL_FOLDER}/{name}" for name in lexical.FILES}
 
 
 class GenerationFiles(NamedTuple):
-    """The searchable contents of a generation. `mapped`: the files that are not in memory, as they were when
-    compared."""
+    """The searchable contents of a generation. `mapped`: the files not in memory, as they were when compared."""
 
     manifest: Manifest
     table: pa.Table
@@ -224,8 +223,7 @@ class Generation(IndexedChunks):
 
     @property
     def is_altered(self) -> bool:
-        """Whether a mapped file was written to since it was opened. A replaced or deleted file still reads as before,
-        and so does memory."""
+        """Whether a mapped file was written to since it was opened; a replaced or deleted one still reads as before."""
         now = ((stamp_of(path), then) for path, then in self._mapped.items())
         return any(stamp and stamp != then and stamp.inode == then.inode for stamp, then in now)
 

@@ -41,8 +41,7 @@ class VectorSearch(Protocol):
     def search(
         self, vector: Vector, k: int, classes: frozenset[str], readable: Readable, among: Mask | None = None
     ) -> list[Hit]:
-        """Return the k nearest rows that may be read by cosine similarity to `vector`, best first, of those in
-        `among`."""
+        """Return the k nearest readable rows, of those in `among`, by cosine similarity to `vector`, best first."""
         ...
 
     def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
@@ -91,8 +90,7 @@ class IndexedChunks:
     """The chunks of a generation, or those of them that some readers may see. Safe to use from several threads."""
 
     def __init__(self, manifest: Manifest, table: pa.Table, readable: ReadableRows, parts: Parts) -> None:
-        """`table`: the columns of GENERATION_CHUNKS except those in `parts.texts` and those of builds alone;
-        `readable`: its readers."""
+        """`table`: GENERATION_CHUNKS but for the columns in `parts.texts` and of builds; `readable`: its readers."""
         self.manifest, self.table = manifest, table
         self._parts, self._is_narrowed = parts, False
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
@@ -207,8 +205,7 @@ class IndexedChunks:
     def lexical_scores(
         self, terms: Iterable[str] | Mapping[str, float], classes: frozenset[str]
     ) -> NDArray[np.float32]:
-        """Return the BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not
-        read."""
+        """Return the BM25 score [chunks] of every row, 0 without a term of the query and where it is hidden."""
         readable = self._readable.of(classes)
         if not len(readable.rows):
             return np.zeros(len(self), dtype=np.float32)
@@ -221,8 +218,7 @@ class IndexedChunks:
     def page_means(
         self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
     ) -> NDArray[np.float64]:
-        """Return the mean over each row's page of the scores [chunks], 0 if hidden from the classes, counting visible
-        rows."""
+        """Return the mean over each row's page of the scores [chunks] of the rows that are open to the classes."""
         return self.tree.means(scores, rows, self._readable.of(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
@@ -257,8 +253,7 @@ class IndexedChunks:
         return len(self._readable.of(classes).rows)
 
     def names(self, classes: frozenset[str]) -> Names:
-        """Return the spaces, labels and titles that these reader classes open, those of other places of a text as
-        well."""
+        """Return the spaces, labels and titles that these reader classes open, other places of a text included."""
         return self._names(classes & self.known_classes)
 
     def languages(self, classes: frozenset[str]) -> Mapping[str, float]:
@@ -300,8 +295,7 @@ class IndexedChunks:
         return self._sentences.similarities(vector, rows, texts) if self._sentences else [None] * len(texts)
 
     def sentence_evidence(self, vector: NDArray[np.float32], rows: Sequence[int]) -> NDArray[np.float64]:
-        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN if no
-        vector is stored."""
+        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN: none."""
         return self._sentences.best(vector, rows) if self._sentences else np.full((len(rows), 2), np.nan)
 
     def close(self) -> None:

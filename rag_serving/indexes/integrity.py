@@ -39,8 +39,7 @@ chunk."""
 
 
 def find_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
-    """Return every damaged part of a generation, those of the dense index and the originals of its pages included; none
-    if it is whole."""
+    """Return every damaged part of a generation, dense index and originals included; none if it is whole."""
     damage = find_file_damage(store, tenant, generation_id, config, depth)
     if not damage:
         damage = find_original_damage(store, tenant, generation_id, thorough=depth == "digests")
@@ -82,8 +81,7 @@ def _report_damage(store: Store, folder: Path, where: str) -> Iterator[Damage]:
 
 
 def find_original_damage(store: Store, tenant: str, generation_id: str, thorough: bool) -> list[Damage]:
-    """Return which files that its pages were read from are missing or altered; their digests are compared if it is
-    to be thorough."""
+    """Return which files that its pages were read from are missing or altered; `thorough` compares their digests."""
     try:
         files = {one.sha256: one for one in read_originals(store, tenant, generation_id).values()}
     except StoreError as error:

@@ -177,8 +177,7 @@ class LexicalIndex(Bm25):
 
     @classmethod
     def of(cls, contents: Contents) -> LexicalIndex:
-        """Open the index in the bytes of its `FILES`, not copied. Raises LexicalError: missing, truncated, or written
-        by another version."""
+        """Open the bytes of the `FILES`, not copied. Raises LexicalError: missing, truncated, or of another version."""
         try:
             facts = json.loads(bytes(contents[FACTS_FILE]))
             vocabulary = json.loads(bytes(contents[VOCABULARY_FILE]))

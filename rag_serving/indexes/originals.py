@@ -35,8 +35,7 @@ class Original:
         return {"sha256": self.sha256, **received}
 
     def read(self) -> bytes:
-        """Return the bytes, compared with the digest that the generation's manifest covers. Raises StoreError: the file
-        is missing or was altered."""
+        """Return the bytes, compared with the manifest's digest. Raises StoreError: the file is missing or altered."""
         try:
             with open_file(self.path) as file:
                 content = file.read(self.size + 1)
@@ -47,14 +46,12 @@ class Original:
         return content
 
     def fault(self, thorough: bool) -> str | None:
-        """Return how the file differs from the published one, None if it does not; its digest is compared if
-        `thorough`."""
+        """Return how the file differs from the published one, or None; `thorough` compares its digest."""
         return fault_of(self.path, FileFacts(bytes=self.size, sha256=self.sha256), thorough)
 
 
 def read_originals(store: Store, tenant: str, generation_id: str) -> Mapping[str, Original]:
-    """Return the originals that the folder of a generation names; none if it has no such file. Raises StoreError: the
-    file cannot be read."""
+    """Return the originals that a generation names; none without such a file. Raises StoreError: it cannot be read."""
     path = store.generation(tenant, generation_id) / FILE
     return originals_of(map_table(path, ORIGINALS) if path.exists() else None, store.originals(tenant))
 

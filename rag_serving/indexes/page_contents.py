@@ -75,8 +75,7 @@ class DuplicateLocations:
         ]
 
     def _readable(self, classes: frozenset[str]) -> pa.Table:
-        """Return the places that these reader classes open (space, title, labels, …), each with the `row` of its
-        chunk."""
+        """Return the places that these reader classes open (space, title, labels, …), with the `row` of their chunk."""
         return self._opened(self._table, classes)
 
     def _opened(self, table: pa.Table, classes: frozenset[str]) -> pa.Table:

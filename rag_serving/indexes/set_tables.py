@@ -45,8 +45,7 @@ def read_facts(store: Store, manifest: Manifest) -> Facts | None:
 
 
 class SetTablesOfReaders:
-    """The tables of a generation for each set of reader classes. Safe to use from several threads; the files are read
-    on first use."""
+    """A generation's tables for each set of reader classes, read on first use. Safe to use from several threads."""
 
     def __init__(self, chunks: pa.Table, read: Callable[[], Facts | None]) -> None:
         """`chunks`: GENERATION_CHUNKS; `read`: its facts."""
@@ -124,8 +123,7 @@ def no_sets() -> SetTablesOfReaders:
 
 
 def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
-    """Return the tables of a generation that is searched in a database, read from its folder; none if that is not
-    there or altered."""
+    """Return the tables of a generation in a database, read from its folder; none if that is missing or altered."""
     columns = [*PASSAGE_COLUMNS, "readers"]
     try:
         names = [part.file(CHUNKS_FILE) for part in parts_of(manifest)]

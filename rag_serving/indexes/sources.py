@@ -24,8 +24,7 @@ FILE = "page_readers.parquet"
 
 
 class ReaderComparison:
-    """The comparison of two generations of a tenant: whether one may answer in place of the other. Safe to use from
-    several threads."""
+    """Compares two generations: whether one may answer in place of the other. Safe to use from several threads."""
 
     def __init__(self, store: Store, tenant: str) -> None:
         self._store, self._tenant = store, tenant
@@ -66,8 +65,7 @@ def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
 
 
 def classes_of_pages(store: Store, tenant: str, generation_id: str) -> dict[str, frozenset[str]]:
-    """Return the reader classes of the passages of every page of a generation. Raises StoreError: as
-    `read_page_readers` does."""
+    """Return the reader classes of each page of a generation. Raises StoreError: as `read_page_readers` does."""
     found: dict[str, frozenset[str]] = {}
     for page_id, classes, _ in _rows(read_page_readers(store, tenant, generation_id)):
         found[page_id] = found.get(page_id, frozenset()) | frozenset(classes)
@@ -106,8 +104,7 @@ class FollowedPublication:
         self._newest: Publication | None = None
 
     def current(self) -> str | None:
-        """Return the id of the published generation, None if there is none. Raises StoreError: the publication cannot
-        be read, or is not authentic."""
+        """Return the published generation's id, or None. Raises StoreError: it cannot be read, or is not authentic."""
         stamps = tuple(map(stamp_of, self._files))
         with self._lock:
             if stamps != self._stamps:

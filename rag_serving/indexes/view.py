@@ -157,8 +157,7 @@ class ReaderView:
         return self.__generation.sentence_similarities(vector, rows, texts)
 
     def sentence_evidence(self, vector: Vector, rows: Sequence[int]) -> NDArray[np.float64]:
-        """Return the cosine similarity to `vector` [d] of each row's heading path and of its nearest sentence [n,
-        2]. NaN if no vector is stored."""
+        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN: none."""
         self._allowed(rows)
         return self.__generation.sentence_evidence(vector, rows)
 
@@ -211,8 +210,7 @@ class ReaderView:
         return row if row is not None and self._readable[row] else None
 
     def rows_of_passage(self, passage_id: str) -> list[int]:
-        """Return the rows of a passage of a book by its id, such as ch3-sec2-p45: one for each book that the reader
-        may see it of."""
+        """Return the rows of a book's passage by its id, such as ch3-sec2-p45: one for each book that has it."""
         rows = self.__generation.reading_order.of_passage(passage_id)
         return [int(row) for row in rows if self._readable[row]]
 
@@ -235,8 +233,7 @@ class ReaderView:
         return self.__generation.contents.duplicates_of(page_id, self._classes, self._readable)
 
     def original(self, page_id: str) -> Original | None:
-        """Return the file that a page was read from; None if there is none, or where any of the page's text is
-        hidden from the reader."""
+        """Return the file that a page was read from; None without one, or where any of its text is hidden."""
         original = self.__generation.originals.get(page_id)
         if original is None:
             return None

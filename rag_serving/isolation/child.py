@@ -1,7 +1,5 @@
-"""A process that reads documents, reused for many of them and replaced after a crash: messages, limits, its life.
-
-The operating system keeps the limits: not even C code can go on beyond them.
-"""
+"""A process that reads documents, reused for many of them and replaced after a crash: messages, limits, its life. The
+operating system keeps the limits: not even C code can go on beyond them."""
 
 from __future__ import annotations
 
@@ -47,8 +45,7 @@ def write_frame(stream: IO[bytes], frame: Frame) -> None:
 
 
 def read_frame(stream: IO[bytes], most: int) -> Frame | None:
-    """Return the next frame, None at the end of the stream. Raises WireError: it is broken, or larger than `most`
-    bytes."""
+    """Return the next frame, None at the end of the stream. Raises WireError: it is broken, or over `most` bytes."""
     head = stream.read(_HEAD.size)
     if not head:
         return None

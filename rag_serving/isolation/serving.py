@@ -1,8 +1,6 @@
-"""The program of a child: it answers frames, one document after the other, within its limits.
-
-The process opens no file and no socket. It ends when its standard input is at its end, or, while it works, when the
-system signals that the other side has closed it (SIGIO) or that a limit is reached.
-"""
+"""The program of a child: it answers frames, one document after the other, within its limits. The process opens no file
+and no socket. It ends when its standard input is at its end, or, while it works, when the system signals that the other
+side has closed it (SIGIO) or that a limit is reached."""
 
 from __future__ import annotations
 
@@ -38,11 +36,8 @@ _KEPT_MB = 256  # of address space beyond that at the start; a process that has 
 
 
 def run(answer: Answer, imports: Sequence[str] = ()) -> None:
-    """Answer requests from standard input until it is closed.
-
-    Standard output is reserved for answers: library output is discarded. `imports`: modules whose memory counts for no
-    document.
-    """
+    """Answer requests from standard input until it is closed. Standard output is reserved for answers: library output
+    is discarded. `imports`: modules whose memory counts for no document."""
     warnings.simplefilter("ignore")
     for name in ("SIGXCPU", "SIGALRM", "SIGIO"):
         if hasattr(signal, name):

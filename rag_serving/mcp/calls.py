@@ -179,8 +179,7 @@ async def _in_own_thread(caller: Caller, work: Callable[[], Result], ended: Rele
 
 
 def _within_deadline(caller: Caller, work: Callable[[], Result]) -> Result:
-    """Return the result of some work that ends by the caller's deadline. Raises ToolError: the work failed with an
-    error meant for the caller."""
+    """Return the result of work that ends by the caller's deadline. Raises ToolError: an error meant for the caller."""
     with within(caller.deadline):
         try:
             return work()

@@ -1,6 +1,5 @@
 """The tools that search and show stored text: search, fetch, get_passage, search_book, list_sources and the search of
-contextual retrieval.
-"""
+contextual retrieval."""
 
 from __future__ import annotations
 
@@ -125,8 +124,7 @@ class ReadingTools:
 
 
 def bounded(text: str, caller: Caller) -> str:
-    """Return a question or query without outer white space. Raises ToolError: it is empty, or longer than questions may
-    be."""
+    """Return a question or query without outer white space. Raises ToolError: it is empty or too long."""
     text, limit = text.strip(), caller.pipeline.config.serving.max_question_chars
     if not text:
         raise ToolError("the question is empty")

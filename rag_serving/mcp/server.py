@@ -279,10 +279,8 @@ _KEPT, _UNKEPT = CacheHint(ttl_ms=60_000, scope="private"), CacheHint(ttl_ms=0, 
 
 
 def build_server(callers: Callers, is_editor: bool = False, config: Path | None = None) -> MCPServer[Any]:
-    """Return the server for the callers; the writing tools are for editors alone.
-
-    `config`: the file that a build reads; None: the usual one.
-    """
+    """Return the server for the callers; the writing tools are for editors alone. `config`: the file that a build
+    reads; None: the usual one."""
     calls, apps = Calls(callers), Apps()
     reading, asking = ReadingTools(calls), AskingTools(calls)
     add_card(apps)

@@ -1,7 +1,5 @@
-"""The arguments and results of tools, which become their schemas.
-
-Page text has fields of its own and never in a description: it is data, whatever it says.
-"""
+"""The arguments and results of tools, which become their schemas. Page text has fields of its own and never in a
+description: it is data, whatever it says."""
 
 from __future__ import annotations
 
@@ -61,8 +59,7 @@ History = Annotated[
 
 
 class FilterArguments(BaseModel):
-    """What narrows a question: only passages of one of the spaces, with all labels, and with these words in the
-    title."""
+    """Narrows a question to passages of one of the spaces, with all labels, and with these words in the title."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -391,8 +388,7 @@ def passage_id_of(chunk: Chunk) -> str:
 
 
 def passage_of(chunk: Chunk, around: Sequence[str], beside: tuple[str | None, str | None]) -> Passage:
-    """Return a passage with the text of its section before and after it, and the ids of the passages that one reads
-    before and after it."""
+    """Return a passage with its section's text around it, and the ids of the passages read before and after it."""
     before, after = around
     previous_id, next_id = beside
     return Passage(

@@ -11,12 +11,10 @@ State = Literal["closed", "open", "half_open"]
 
 
 class Breaker:
-    """Closed: all requests pass. Open: none does. Half open: one does, and its outcome decides for all.
-
-    `failures` failures in a row open it; `reset_s` seconds later the next `allow` lets one probe through. A probe that
-    never reports back (its thread was killed) gives way to another one after `reset_s` more. Safe to use from several
-    threads. M. Nygard, Release It! (2007), section 5.2.
-    """
+    """Closed: all requests pass. Open: none does. Half open: one does, and its outcome decides for all. `failures`
+    failures in a row open it; `reset_s` seconds later the next `allow` lets one probe through. A probe that never
+    reports back (its thread was killed) gives way to another one after `reset_s` more. Safe to use from several
+    threads. M. Nygard, Release It! (2007), section 5.2."""
 
     def __init__(self, failures: int = 5, reset_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._failures = failures
@@ -36,8 +34,7 @@ class Breaker:
             return "half_open" if self._probing or self._is_due() else "open"
 
     def allow(self) -> bool:
-        """Return whether to send a request now. An admitted caller must call `succeed` or `fail` when it knows the
-        outcome."""
+        """Return whether to send a request now. An admitted caller must call `succeed` or `fail` afterwards."""
         with self._lock:
             if self._opened_at is None:
                 return True
@@ -52,10 +49,8 @@ class Breaker:
             self._failed, self._opened_at, self._probing = 0, None, False
 
     def fail(self) -> None:
-        """Count a failure: open after `failures` in a row, or if this was the probe.
-
-        A failure that arrives while open, of an earlier request, changes nothing.
-        """
+        """Count a failure: open after `failures` in a row, or if this was the probe. A failure that arrives while open,
+        of an earlier request, changes nothing."""
         with self._lock:
             self._failed += 1
             if self._probing or (self._opened_at is None and self._failed >= self._failures):

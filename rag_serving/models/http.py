@@ -195,8 +195,7 @@ def server_of(url: str) -> dict[str, Value | None]:
 
 
 def wait_s(state: RetryCallState, backoff_s: float, jitter: float = 1.0) -> float:
-    """Return the delay requested by the server, else the backoff doubled with every try and up to `jitter` of it
-    more."""
+    """Return the delay that the server requests, else the backoff doubled with every try and up to `jitter` more."""
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ServerBusyError) and error.retry_after_s is not None:
         return error.retry_after_s

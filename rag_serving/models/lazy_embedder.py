@@ -50,8 +50,7 @@ class RecentVectors:
         return _Remembering(self, self._embedder, asker if kept else None)
 
     def name(self) -> str:
-        """Return the model's name; while the model is down, the last known one. Raises ModelError: it is down and its
-        name unknown."""
+        """Return the model's name, while it is down the last known one. Raises ModelError: down, and unknown."""
         try:
             self._name = self._embedder.name
         except ModelError:

@@ -61,8 +61,7 @@ class Embedder(Protocol):
         ...
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return vectors [n, dimension] in the order of the texts. Raises ModelError: the model does not answer, or
-        answers nonsense."""
+        """Return vectors [n, dimension] in the order of the texts. Raises ModelError: none come, or nonsense."""
         ...
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
@@ -71,6 +70,5 @@ class Embedder(Protocol):
         ...
 
     def check(self) -> str:
-        """Return the state of the model in one line. Raises ModelError: the model is unusable; the message says how to
-        fix it."""
+        """Return the model's state in one line. Raises ModelError: it is unusable; the message says how to fix it."""
         ...

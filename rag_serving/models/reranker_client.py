@@ -71,12 +71,10 @@ def ask_sidecar(settings: Reranker) -> SidecarState:
 
 class RemoteReranker:
     """Asks the sidecar at `reranker.url`. Safe to use from several threads; nothing is connected before the first use.
-
     A request has `timeout_s` in all: connecting, sending, and the last byte of the answer; less where its question has
-    less time left, and none once nobody waits for that. Timeouts, transport errors,
-    refusals and answers that are none count as failures of the breaker. A 429 that comes at once does not, because a
-    busy sidecar is alive and costs nothing; one that keeps its question waiting does.
-    """
+    less time left, and none once nobody waits for that. Timeouts, transport errors, refusals and answers that are none
+    count as failures of the breaker. A 429 that comes at once does not, because a busy sidecar is alive and costs
+    nothing; one that keeps its question waiting does."""
 
     def __init__(self, settings: Reranker, breaker: Breaker | None = None) -> None:
         """Connects to nothing; whether `url` and token can be used shows with the first question."""
@@ -217,8 +215,7 @@ class _Loop:
 
 
 def _ranking(content: bytes, known: Collection[str], top_n: int) -> list[tuple[str, float]]:
-    """Return the answered ids and scores, best first. Raises BadAnswerError: an id is unknown, missing or repeated, or
-    a score is not a finite number."""
+    """Return the answered ids and scores, best first. Raises BadAnswerError: other ids than asked, or no numbers."""
     try:
         ranking = [(item["id"], _score(item["score"])) for item in json.loads(content)["results"]]
         answered = {identifier for identifier, _ in ranking}

@@ -67,10 +67,8 @@ def in_book_order(lock: Lock) -> Lock:
 
 
 def book_gates(config: Config, lock: Lock) -> Gates:
-    """Return the gates of a question about books: only confident answers are shown.
-
-    Without similarities, for want of an embedding model, the words decide as usual.
-    """
+    """Return the gates of a question about books: only confident answers are shown. Without similarities, for want of
+    an embedding model, the words decide as usual."""
     profile, gates = config.profiles.book, config.gates
     similarity, confidence = profile.min_similarity, profile.min_confidence
     if has_scale_of_figures(config.embedding):
@@ -95,26 +93,17 @@ _AROUND = " \t\r\n.,;:!?"
 
 @dataclass(frozen=True)
 class Locked:
-    """A question with the passages locked for it.
+    """A question with the passages locked for it."""
 
-    Attributes:
-        request: as sent, both topics in one.
-        is_foreign: its language is not one of the pages'.
-        parts: the question's parts, each with its own passages.
-        told: its two topics, if it has two.
-        gates: None: those of the configuration.
-        second: the search for the second topic; its passages are those of the second part.
-    """
-
-    request: QuestionRequest
+    request: QuestionRequest  # as sent, both topics in one
     view: ReaderView
     search: Search
     lock: Lock
-    is_foreign: bool
-    parts: tuple[QuestionPart, ...] = ()
-    told: tuple[Contender, ...] = ()
-    gates: Gates | None = None
-    second: Search | None = None
+    is_foreign: bool  # its language is not one of the pages'
+    parts: tuple[QuestionPart, ...] = ()  # the question's parts, each with its own passages
+    told: tuple[Contender, ...] = ()  # its two topics, if it has two
+    gates: Gates | None = None  # None: those of the configuration
+    second: Search | None = None  # the search for the second topic; its passages are those of the second part
 
     @property
     def is_known(self) -> bool:
@@ -203,8 +192,7 @@ def two_asked(text: str, names: Names) -> tuple[str, str] | None:
 
 
 def both_of(request: QuestionRequest, two: tuple[str, str], ask: Callable[[QuestionRequest], Locked]) -> Locked | None:
-    """Return a question about two topics with the passages of both; None if one page answers both. `ask` searches and
-    locks."""
+    """Return a question about two topics with the passages of both, by `ask`; None if one page answers both."""
     one = _clear(ask(replace(request, text=two[0])))
     other = _clear(ask(replace(request, text=two[1]))) if one else None
     if one is None or other is None or not _are_apart(one, other, request.text):

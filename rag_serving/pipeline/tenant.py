@@ -1,5 +1,4 @@
-"""The state shared by the questions of one tenant: the published generation, models, memory, receipts, telemetry and
-logs."""
+"""The state shared by the questions of one tenant: published generation, models, memory, receipts, telemetry, logs."""
 
 from __future__ import annotations
 
@@ -68,50 +67,34 @@ Stages = Sequence[Callable[["Inquiry"], None]]
 
 @dataclass
 class Inquiry:
-    """One question. A stage that reads a result of no earlier stage fails with an `AttributeError`.
-
-    Attributes:
-        stages: the remaining ones.
-        count: results of a search.
-        is_read: whether it was resolved in its conversation, if it has one.
-        within: filters of every question of its conversation that has none of its own.
-        lease: resources to close when the pages have been read.
-        mode: the mode of the search; stages before it do not read this.
-        known: reader classes of the generation.
-        place: its key in the answer cache.
-        places: locates quotes on the pages of PDF files; None: not available.
-        cited: the answer, with its citations as readers see them.
-        instead: status and text in place of the answer.
-        embedder: embeds its text; None: that of its tenant, with cached vectors.
-        now: the published pages, if it asks an earlier generation.
-    """
+    """One question. A stage that reads a result of no earlier stage fails with an `AttributeError`."""
 
     tenant: TenantServices
     request: QuestionRequest
     trace: StageTrace
-    stages: Stages
+    stages: Stages  # the remaining ones
     conversation: Conversation = field(default_factory=Conversation)
     selection: str = ""
     quotes: Sequence[str] = ()
-    count: int = 0
-    is_read: bool = True
-    within: Filters | None = None
-    lease: ExitStack = field(default_factory=ExitStack)
-    mode: Mode = "hybrid"
-    place: CachePlace | None = None
-    instead: tuple[Status, str] | None = None
-    embedder: Embedder | None = None
-    now: Now | None = None
+    count: int = 0  # results of a search
+    is_read: bool = True  # whether it was resolved in its conversation, if it has one
+    within: Filters | None = None  # filters of every question of its conversation that has none of its own
+    lease: ExitStack = field(default_factory=ExitStack)  # resources to close when the pages have been read
+    mode: Mode = "hybrid"  # the mode of the search; stages before it do not read this
+    place: CachePlace | None = None  # its key in the answer cache
+    instead: tuple[Status, str] | None = None  # status and text in place of the answer
+    embedder: Embedder | None = None  # embeds its text; None: that of its tenant, with cached vectors
+    now: Now | None = None  # the published pages, if it asks an earlier generation
     config: Config = field(init=False)
     answering: Answering = field(init=False)
-    places: CitedPlaces | None = field(init=False)
+    places: CitedPlaces | None = field(init=False)  # locates quotes on the pages of PDF files; None: not available
     recorded: Trace = field(init=False)
     phases: Phases = field(init=False)
     view: ReaderView = field(init=False)
-    known: frozenset[str] = field(init=False)
+    known: frozenset[str] = field(init=False)  # reader classes of the generation
     locked: Locked = field(init=False)
     written: AnswerTrace = field(init=False)
-    cited: Answer = field(init=False)
+    cited: Answer = field(init=False)  # the answer, with its citations as readers see them
     answer: Answer = field(init=False)
     results: SearchResults = field(init=False)
     checked: Checked = field(init=False)
@@ -172,12 +155,9 @@ class Services:
 
 @dataclass
 class QuestionLog:
-    """Writes questions down, each before its answer is given. `audit`, `telemetry`: None if it is off; `budget`:
-    None if nothing is limited.
-
-    The audit log comes first: if it is required and cannot be written, nobody gets the answer. What a question used
-    is counted whatever becomes of it.
-    """
+    """Writes questions down, each before its answer is given. `audit`, `telemetry`: None if it is off; `budget`: None
+    if nothing is limited. The audit log comes first: if it is required and cannot be written, nobody gets the answer.
+    What a question used is counted whatever becomes of it."""
 
     telemetry: QuestionTelemetry | None
     audit: AuditLog | None = None
@@ -192,8 +172,7 @@ class QuestionLog:
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> None:
-        """Record a question with its outcome. Raises AuditUnavailableError: the audit log is required, and cannot be
-        written."""
+        """Record a question with its outcome. Raises AuditUnavailableError: a required audit log cannot be written."""
         if answer.usage:
             self.spent(answer.usage)
         if self.audit:
@@ -238,10 +217,8 @@ def open_sessions(config: Config, tenant: str) -> SessionStore | None:
 
 
 class TenantServices:
-    """The state shared by the questions of one tenant. Safe to use from several threads.
-
-    A newer generation is picked up between questions; a question stays with the generation it began with.
-    """
+    """The state shared by the questions of one tenant. Safe to use from several threads. A newer generation is picked
+    up between questions; a question stays with the generation it began with."""
 
     def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
         self.config = config = config.of_tenant(tenant)
@@ -277,11 +254,8 @@ class TenantServices:
         telemetry: QuestionTelemetry | None = None,
     ) -> Self:
         """Return services that open model and generation with the first question that needs them, so that errors of
-        these are not raised here.
-
-        Questions are recorded only with `telemetry`: those of a measurement are no reader's. Raises ConfigError: the
-        configured weights cannot be used.
-        """
+        these are not raised here. Questions are recorded only with `telemetry`: those of a measurement are no reader's.
+        Raises ConfigError: the configured weights cannot be used."""
         published, receipts = CurrentGeneration(Store(config.home), tenant, config), open_receipts(config)
         if reranker is None and config.reranker.url:
             from rag_serving.models.reranker_client import open_reranker

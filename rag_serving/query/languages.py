@@ -36,8 +36,7 @@ _TOLD: Mapping[str, str] = {
 
 
 class SaidIn(NamedTuple):
-    """The language of a question (`en` if it is not certain), and those whose stems its words have beside English
-    ones."""
+    """The language of a question (`en` if uncertain), and those whose stems its words have beside English ones."""
 
     language: str
     stemmed: tuple[str, ...] = ()
@@ -67,8 +66,7 @@ def knows(model: str, language: str) -> bool:
 
 
 def languages_told(language: str, pages: Mapping[str, float]) -> str:
-    """Return which languages pages and model serve: in the language of the question, if that is one of five, and in
-    English."""
+    """Return which languages pages and model serve, of English and the question's, if that is one of five."""
     main = [each for each, share in pages.items() if share >= _LEAST_SHARE] or [ENGLISH]
     return " ".join(_told(each, main) for each in dict.fromkeys((language, ENGLISH)) if each in _TOLD)
 

@@ -79,8 +79,7 @@ class Speller:
         return near
 
     def _ranked(self, word: str, near: Sequence[str], frequency: Frequency, expect: Expect | None) -> list[str]:
-        """Return the known terms of words near a word: those with its first letter before others, then the more
-        frequent."""
+        """Return the known terms of words near a word: those with its first letter first, then the more frequent."""
         first: dict[str, bool] = {}
         for one, stem in zip(near, stems(near), strict=True):
             if stem in self._terms:

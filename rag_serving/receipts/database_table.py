@@ -41,9 +41,8 @@ SHARES = Table(
 
 class DatabaseTable:
     """Receipts and shares in a database that SQLAlchemy reaches; as `SqliteTable`, from several threads and processes.
-
-    A question waits until its receipt is stored: for `wait_s` at most, and for none while the database keeps failing.
-    """
+    A question waits until its receipt is stored: for `wait_s` at most, and for none while the database keeps
+    failing."""
 
     def __init__(self, url: str, serving_db: Path, wait_s: float = WAIT_S, breaker: Breaker | None = None) -> None:
         self._database = GuardedDatabase(url, serving_db, METADATA, wait_s, breaker)

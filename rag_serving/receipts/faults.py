@@ -53,11 +53,9 @@ _UNREAD = "sentences: version {} compared them by rules that are gone; the quote
 
 
 def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Receipt], str | None]) -> list[str]:
-    """Return the faults of a receipt, one per line that begins with the part; empty when it is proved.
-
-    `generation` is the stored generation that the receipt names; `question_fault` compares the question with its
-    digest. The receipt may be any JSON value.
-    """
+    """Return the faults of a receipt, one per line that begins with the part; empty when it is proved. `generation` is
+    the stored generation that the receipt names; `question_fault` compares the question with its digest. The receipt
+    may be any JSON value."""
     if receipt.get("version") not in READ_VERSIONS:
         known = " and ".join(map(str, READ_VERSIONS))
         return [f"receipt: it has version {receipt.get('version')!r}, this program reads version {known}"]
@@ -79,10 +77,8 @@ def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Rece
 
 
 def changes(receipt: Receipt, published: Pages) -> list[str]:
-    """Return the differences of the published generation from the answer's, one per line.
-
-    A receipt stays valid whatever changed; this shows whether the answer may be out of date.
-    """
+    """Return the differences of the published generation from the answer's, one per line. A receipt stays valid
+    whatever changed; this shows whether the answer may be out of date."""
     differences = []
     for passage in receipt["passages"]:
         page_id, index = passage["page_id"], passage["index"]
@@ -186,8 +182,7 @@ WITH_PAGES = 8
 
 
 def file_faults(receipt: Receipt, files: PageFiles) -> Iterator[str]:
-    """Yield where the file of a cited page is another than was noted, is missing, or was altered; its bytes are
-    read."""
+    """Yield where the file of a cited page is not the noted one, is missing or was altered; its bytes are read."""
     for passage in receipt["passages"]:
         noted, what = passage.get("file"), f"file [{passage['index']}]"
         if not noted or ((original := files.original(passage["page_id"])) is None and not files.shows_all):

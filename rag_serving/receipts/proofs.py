@@ -63,8 +63,7 @@ class ReceiptWriter:
     rules: VerificationRules
 
     def with_receipt(self, trace: StageTrace, written: AnswerTrace, asker: Principal) -> Answer:
-        """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
-        flag."""
+        """Return the answer with flags, timings and its receipt's id; that none can be stored is only a flag."""
         return self._stored(trace, written.answer, asker, lambda answer: self.of(replace(written, answer=answer)))
 
     def of(self, written: AnswerTrace) -> dict[str, Any]:
@@ -112,11 +111,9 @@ class Check:
 
 
 def checks_of(receipt: Mapping[str, Any], faults: Sequence[str], changes: Sequence[str]) -> Iterator[Check]:
-    """Yield every part that a replay looked at, with its fault if it has one.
-
-    `faults` and `changes` are those of the receipt, a line each that begins with its part. A page that changed does not
-    make a receipt wrong: its `page` check says that the answer may be out of date.
-    """
+    """Yield every part that a replay looked at, with its fault if it has one. `faults` and `changes` are those of the
+    receipt, a line each that begins with its part. A page that changed does not make a receipt wrong: its `page` check
+    says that the answer may be out of date."""
     yield _check("signature", _lines("signature:", faults), "it was stored here and not changed since")
     yield _check("id", _lines("id:", faults), "it is the digest of the receipt")
     unread = _lines("receipt:", faults)
@@ -356,10 +353,8 @@ class ReaderPages:
 
 def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: ServedGeneration, now: ReaderView) -> bool:
     """Return whether a caller may see the receipt: all passages as they were, and they and their pages as they are.
-
     `then` is the view of the generation that the receipt names, `now` of the published one. A page that is no longer
-    there is no longer shown, nor is a passage that is still there and hidden now.
-    """
+    there is no longer shown, nor is a passage that is still there and hidden now."""
     stated = receipt.get("set", {})
     members = [*(key for key, _ in stated.get("members", ())), *stated.get("pages", ())]
     return all(

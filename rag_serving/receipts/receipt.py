@@ -1,12 +1,9 @@
-"""Receipts: the sources of an answer, so that it can be proved later without any model.
-
-A receipt is a JSON document in canonical form. Its id is the digest of that form; its signature is a keyed digest
-(HMAC-SHA256, RFC 2104) of its stored row, so that write access to the database does not allow forging one.
-
-A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
-it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the
-whole receipt, the encrypted question included: nothing inside can be bound to that.)
-"""
+"""Receipts: the sources of an answer, so that it can be proved later without any model. A receipt is a JSON document in
+canonical form. Its id is the digest of that form; its signature is a keyed digest (HMAC-SHA256, RFC 2104) of its stored
+row, so that write access to the database does not allow forging one. A question is needed to replay its verdicts, so it
+is not only hashed but encrypted. It opens only in its own receipt: it is bound to the tenant, the time, the generation,
+the asker and the question's digest. (The id is a digest of the whole receipt, the encrypted question included: nothing
+inside can be bound to that.)"""
 
 from __future__ import annotations
 
@@ -53,10 +50,8 @@ class NotTheAskerError(ReceiptError):
 
 
 def make_receipt(tenant: str, written: AnswerTrace, rules: VerificationRules) -> dict[str, Any]:
-    """Return the receipt of an answer: of pages only claims and quotes, and nothing about the asker.
-
-    `rules` are those of the verdicts.
-    """
+    """Return the receipt of an answer: of pages only claims and quotes, and nothing about the asker. `rules` are those
+    of the verdicts."""
     answer, lock, draft = written.answer, written.lock, written.draft
     proof = dict(written.certificate) if written.certificate else {}
     return {
@@ -124,8 +119,7 @@ def text_hash(text: str) -> str:
 
 def _citation(citation: Citation) -> dict[str, Any]:
     """Return a citation with the number shown (`index`) and its place in the lock (`passage`), without its other
-    places: who may read the receipt may not be who may read those.
-    """
+    places: who may read the receipt may not be who may read those."""
     shown = {name: value for name, value in citation.payload().items() if name != "also_at"}
     return {**shown, "passage": citation.passage}
 
@@ -242,10 +236,8 @@ def _beside(receipt: Mapping[str, Any]) -> bytes:
 
 
 def unseal_stream(key: bytes, sealed: str, digest: str) -> str | None:
-    """Return a text that an older program sealed with a stream of HMAC-SHA256 blocks; None if it is not readable.
-
-    The caller compares the text with its `digest`: this form has no tag of its own.
-    """
+    """Return a text that an older program sealed with a stream of HMAC-SHA256 blocks; None if it is not readable. The
+    caller compares the text with its `digest`: this form has no tag of its own."""
     try:
         content = b64decode(sealed)
         return bytes(one ^ other for one, other in zip(content, _stream(key, digest), strict=False)).decode(

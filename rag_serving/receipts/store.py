@@ -198,10 +198,8 @@ ReceiptTable = Union[SqliteTable, "DatabaseTable"]
 
 
 class ReceiptStore:
-    """Receipts in a table. Safe to use from several threads and processes.
-
-    They are signed with the key of the home folder (`keys`): the one that the database lies in, if none is given.
-    """
+    """Receipts in a table. Safe to use from several threads and processes. They are signed with the key of the home
+    folder (`keys`): the one that the database lies in, if none is given."""
 
     def __init__(
         self, path: Path, home: Path | None = None, tables: Sequence[ReceiptTable] = (), keep_days: int | None = None
@@ -213,8 +211,7 @@ class ReceiptStore:
         self._expired_on: date | None = None
 
     def put(self, receipt: Mapping[str, Any]) -> str:
-        """Store a receipt and give its id. Raises ReceiptError: the database cannot be written, or the secret not be
-        used."""
+        """Store a receipt and give its id. Raises ReceiptError: it cannot be written, or the secret not be used."""
         row = StoredReceipt(receipt_id(receipt), receipt["tenant"], receipt["created_at"], canonical(receipt))
         self._expire()
         self._tables[0].insert(replace(row, signature=self._signature(row)))
@@ -246,8 +243,7 @@ class ReceiptStore:
         return stored.receipt()
 
     def stored(self, identifier: str, tenant: str) -> StoredReceipt:
-        """Return the row of this id and tenant, whatever it has become. Raises ReceiptError: there is none, or the
-        database cannot be read."""
+        """Return the row of this id and tenant, whatever it became. Raises ReceiptError: none is there, or readable."""
         return self._located(identifier, tenant)[1]
 
     def share(self, identifier: str, tenant: str) -> None:
@@ -261,14 +257,12 @@ class ReceiptStore:
         self._located(identifier, tenant)[0].unshare(identifier, tenant)
 
     def is_shared(self, identifier: str, tenant: str) -> bool:
-        """Return whether a receipt is shared, by a row that was made here. Raises ReceiptError: there is none, or the
-        database cannot be read."""
+        """Return whether a row made here shares a receipt. Raises ReceiptError: none is there, or readable."""
         share = self._located(identifier, tenant)[0].find_share(identifier, tenant)
         return share is not None and share.holds(self._key(SHARE_PURPOSE))
 
     def _located(self, identifier: str, tenant: str) -> tuple[ReceiptTable, StoredReceipt]:
-        """Return a row with the table that it lies in. Raises ReceiptError: there is none, or the database cannot be
-        read."""
+        """Return a row with the table that it lies in. Raises ReceiptError: none is there, or readable."""
         for table in self._tables:
             if row := table.find(identifier, tenant):
                 return table, row
@@ -299,10 +293,8 @@ class ReceiptStore:
 
 
 def open_receipts(config: Config) -> ReceiptStore:
-    """Return the receipts of an installation: in the database at `telemetry.url`, else in `serving.db`.
-
-    Those stored in `serving.db` earlier are still read. Nothing is opened yet.
-    """
+    """Return the receipts of an installation: in the database at `telemetry.url`, else in `serving.db`. Those stored in
+    `serving.db` earlier are still read. Nothing is opened yet."""
     path = Store(config.home).serving_db()
     if config.telemetry.url is None:
         return ReceiptStore(path, keep_days=config.telemetry.retention_days)

@@ -1,8 +1,6 @@
-"""Subscriptions of users to changes of an answer: sealed files in the tenant's folder of the home.
-
-Groups that a caller's token named count as long as a session's would (`serving.session_hours`), and again from each
-time that the caller subscribes; the own name and synchronized groups count always.
-"""
+"""Subscriptions of users to changes of an answer: sealed files in the tenant's folder of the home. Groups that a
+caller's token named count as long as a session's would (`serving.session_hours`), and again from each time that the
+caller subscribes; the own name and synchronized groups count always."""
 
 from __future__ import annotations
 
@@ -64,8 +62,7 @@ class Subscriptions:
         self._members = Memberships(config)
 
     def add(self, principal: Principal, receipt: str, state: str) -> None:
-        """Subscribe a caller, who may see the receipt, to every other state than this one. Raises TooManyError: he
-        follows too many."""
+        """Subscribe a caller, who may see the receipt, to every state but this. Raises TooManyError: of too many."""
         now, user = datetime.now(UTC).isoformat(timespec="milliseconds"), principal.user
         added = Subscription(receipt, self._secrecy.asker(principal), now, user, tuple(principal.groups), state)
         his = {file.name for file in self._folder.glob(f"*-{added.subscriber}")}
@@ -106,8 +103,7 @@ class Subscriptions:
         return self._members.with_groups(Principal(self._tenant, one.user, frozenset(named)))
 
     def receipt(self, one: Subscription, receipts: ReceiptStore) -> dict[str, Any]:
-        """Return the receipt that a subscriber asked for, or that is still shared. Raises ReceiptError: there is none,
-        or it is no longer shared."""
+        """Return the receipt that a subscriber asked for, or that is shared. Raises ReceiptError: it is neither."""
         receipt = receipts.get(one.receipt, self._tenant)
         if receipt.get("asker") != one.subscriber and not receipts.is_shared(one.receipt, self._tenant):
             raise ReceiptError(f"receipt {one.receipt!r} is of another asker")

@@ -88,32 +88,22 @@ Source = Literal["keyword", "hybrid", "embedding"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """A passage of the lock. Everything is of what its reader may see.
+    """A passage of the lock. Everything is of what its reader may see."""
 
-    Attributes:
-        doc_slug: short name of its document, else of its file, else the id of its page.
-        category: of its document; empty if it has none.
-        snippet: where its text has most of the question's words. Here and in title, category and headings nothing is
-            left of what is meant for an assistant.
-        content_hash: of all texts of the page that the reader may see, in order.
-        matched_terms: words of the question that title, labels, headings or text have.
-        match_explain: what speaks for it, a line each.
-        chunk_index: its place in the page.
-        chunk_hash: of its text.
-    """
-
-    doc_slug: str
+    doc_slug: str  # short name of its document, else of its file, else the id of its page
     title: str
-    category: str
+    category: str  # of its document; empty if it has none
     snippet: str
+    """Where its text has most of the question's words. Here and in title, category and headings nothing is left of what
+    is meant for an assistant."""
     score: float
     header_path: tuple[str, ...]
-    content_hash: str
-    matched_terms: tuple[str, ...]
+    content_hash: str  # of all texts of the page that the reader may see, in order
+    matched_terms: tuple[str, ...]  # words of the question that title, labels, headings or text have
     source: Source
-    match_explain: tuple[str, ...]
-    chunk_index: int
-    chunk_hash: str
+    match_explain: tuple[str, ...]  # what speaks for it, a line each
+    chunk_index: int  # its place in the page
+    chunk_hash: str  # of its text
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape; a heading path is one line."""
@@ -133,11 +123,8 @@ MOST_MEMBERS = 1_000
 
 @dataclass(frozen=True)
 class Citation:
-    """A verified quote as the reader sees it.
-
-    Quotes of one passage share its number: passages are numbered by their first appearance in the answer, from 1
-    without gaps.
-    """
+    """A verified quote as the reader sees it. Quotes of one passage share its number: passages are numbered by their
+    first appearance in the answer, from 1 without gaps."""
 
     index: int  # the number shown, `[index]` in the answer
     chunk_id: str

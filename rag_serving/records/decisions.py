@@ -85,20 +85,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision on a question, and its candidates.
-
-    Attributes:
-        contenders: the likeliest first.
-        confidence: (top score - second score) / top score, 0 to 1.
-        reason: in one line, for explain and logs.
-        is_several: the question has two topics with different contenders: both are answered.
-    """
+    """The decision on a question, and its candidates."""
 
     action: Action
-    contenders: tuple[Contender, ...] = ()
-    confidence: float = 0.0
-    reason: str = ""
-    is_several: bool = False
+    contenders: tuple[Contender, ...] = ()  # the likeliest first
+    confidence: float = 0.0  # (top score - second score) / top score, 0 to 1
+    reason: str = ""  # in one line, for explain and logs
+    is_several: bool = False  # the question has two topics with different contenders: both are answered
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape."""

@@ -107,8 +107,7 @@ class Chunk:
         return self.page_at(0)
 
     def page_at(self, position: int) -> int | None:
-        """Return a character's page in a paged document, from 1; without marks of the ingest, by the anchor (RFC
-        8118)."""
+        """Return a character's page in a paged document, from 1; without marks of the ingest, by anchor (RFC 8118)."""
         if marks := self.parts.marks:
             return page_at(marks, position)
         number = self.anchor.removeprefix("page=")

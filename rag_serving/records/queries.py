@@ -16,21 +16,13 @@ QuestionMode = Literal["corpus", "book-wide"]
 
 @dataclass(frozen=True)
 class Occasion:
-    """The circumstances of a question.
+    """The circumstances of a question."""
 
-    Attributes:
-        mode: the kind of pages that answer it.
-        application: the application's state as shown to its asker, in lines of text, for a language model.
-        widgets: the application's widgets, each with its state.
-        questions: those before it in the conversation, the last one first.
-        as_of: an earlier generation that answers it, or the date of one; empty: the published one.
-    """
-
-    mode: QuestionMode = "corpus"
-    application: str = ""
-    widgets: tuple[tuple[str, str], ...] = ()
-    questions: tuple[str, ...] = ()
-    as_of: str = ""
+    mode: QuestionMode = "corpus"  # the kind of pages that answer it
+    application: str = ""  # the application's state as shown to its asker, in lines of text, for a language model
+    widgets: tuple[tuple[str, str], ...] = ()  # the application's widgets, each with its state
+    questions: tuple[str, ...] = ()  # those before it in the conversation, the last one first
+    as_of: str = ""  # an earlier generation that answers it, or the date of one; empty: the published one
 
 
 PLAIN = Occasion()

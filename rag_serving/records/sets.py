@@ -18,19 +18,13 @@ ValueKind = Literal["number", "money", "duration", "size", "date", "flag", "text
 
 @dataclass(frozen=True, eq=False)
 class SetTables:
-    """What one reader may see of a generation, for queries over sets. Two are equal only if they are one.
+    """What one reader may see of a generation, for queries over sets. Two are equal only if they are one."""
 
-    Attributes:
-        pages: PAGE_FACTS, without `readers`: a row for each page that the reader may see, by page_id.
-        texts: a row for each passage, near-duplicates and boilerplate that are not indexed included, by page_id and
-            chunk_idx: chunk_id, page_id, version, chunk_idx, space, title, heading_path, anchor, url, text, structure,
-            kind.
-        classes: reader classes of the generation that the reader satisfies.
-    """
-
-    pages: pa.Table
+    pages: pa.Table  # PAGE_FACTS, without `readers`: a row for each page that the reader may see, by page_id
     texts: pa.Table
-    classes: frozenset[str]
+    """A row for each passage, near-duplicates and boilerplate that are not indexed included, by page_id and chunk_idx:
+    chunk_id, page_id, version, chunk_idx, space, title, heading_path, anchor, url, text, structure, kind."""
+    classes: frozenset[str]  # reader classes of the generation that the reader satisfies
 
 
 @dataclass(frozen=True)
@@ -44,26 +38,17 @@ class Condition:
 
 @dataclass(frozen=True)
 class SetQuery:
-    """A query of the closed algebra.
+    """A query of the closed algebra."""
 
-    Attributes:
-        kind: what the members are.
-        sections: (page id, anchor) of the sections that rows, items or headings are read from; empty for pages.
-        where: all must hold.
-        column: field that is added up, averaged or compared; None for lists and counts.
-        group: field by whose values members are counted or added up apart.
-        order: field and whether the greatest comes first.
-        first: how many members are kept, after ordering; None: all.
-    """
-
-    kind: Kind
-    where: tuple[Condition, ...] = ()
+    kind: Kind  # what the members are
+    where: tuple[Condition, ...] = ()  # all must hold
     operation: Operation = "list"
-    column: str | None = None
+    column: str | None = None  # field that is added up, averaged or compared; None for lists and counts
     sections: tuple[tuple[str, str], ...] = ()
-    group: str | None = None
-    order: tuple[str, bool] | None = None
-    first: int | None = None
+    """(page id, anchor) of the sections that rows, items or headings are read from; empty for pages."""
+    group: str | None = None  # field by whose values members are counted or added up apart
+    order: tuple[str, bool] | None = None  # field and whether the greatest comes first
+    first: int | None = None  # how many members are kept, after ordering; None: all
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape, which `of` reads."""
@@ -94,20 +79,14 @@ class SetValue:
 
 @dataclass(frozen=True)
 class SetMember:
-    """A member of a set with its proof.
+    """A member of a set with its proof."""
 
-    Attributes:
-        key: what makes it this member: page id; chunk id and offsets of a row or an item; chunk id of a heading.
-        cells: name and value of what is shown of it, in order.
-        chunk_id: passage of its `quote`, which is `text[start:end]`; empty for a page without text.
-    """
-
-    key: str
+    key: str  # what makes it this member: page id; chunk id and offsets of a row or an item; chunk id of a heading
     page_id: str
     title: str
     url: str
-    cells: tuple[tuple[str, str], ...]
-    chunk_id: str = ""
+    cells: tuple[tuple[str, str], ...]  # name and value of what is shown of it, in order
+    chunk_id: str = ""  # passage of its `quote`, which is `text[start:end]`; empty for a page without text
     start: int = 0
     end: int = 0
     quote: str = ""
@@ -126,28 +105,19 @@ class SetGroup:
 
 @dataclass(frozen=True)
 class SetResult:
-    """The whole set of a query.
-
-    Attributes:
-        rule: the query in words.
-        members: all of them, in order.
-        value: of a count, sum, average, minimum or maximum, with its unit, as it is shown; None: a list.
-        made: how the value was made, in words.
-        groups: by the grouping field, largest first.
-        passages: how many the reader may see in the generation.
-        digest: SHA-256 over the members' keys and cells and the value (`sets.execute`).
-    """
+    """The whole set of a query."""
 
     query: SetQuery
-    rule: str
-    members: tuple[SetMember, ...]
+    rule: str  # the query in words
+    members: tuple[SetMember, ...]  # all of them, in order
     value: str | None = None
-    made: str = ""
-    groups: tuple[SetGroup, ...] = ()
+    """Of a count, sum, average, minimum or maximum, with its unit, as it is shown; None: a list."""
+    made: str = ""  # how the value was made, in words
+    groups: tuple[SetGroup, ...] = ()  # by the grouping field, largest first
     pages: int = 0
-    passages: int = 0
+    passages: int = 0  # how many the reader may see in the generation
     generation: str = ""
-    digest: str = ""
+    digest: str = ""  # SHA-256 over the members' keys and cells and the value (`sets.execute`)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
-"""The rectangles of an answer's quotes, and what its documents call their pages.
-
-An answer hardly waits for it: what is late is left out, and made when a reader opens the quote.
-"""
+"""The rectangles of an answer's quotes, and what its documents call their pages. An answer hardly waits for it: what is
+late is left out, and made when a reader opens the quote."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ class CitedPlaces:
         self, answer: Answer, lock: Lock, original: Callable[[str], Original | None], principal: Principal
     ) -> Answer:
         """Return the answer with rectangles and page labels, where its documents are PDF files that may be shown.
-
-        `original` gives the file of a page id that the principal may read all of.
-        """
+        `original` gives the file of a page id that the principal may read all of."""
         pieces = {place: [*_pieces(citation, lock)] for place, citation in enumerate(answer.citations)}
         files: dict[str, Original] = {}
         wanted: list[tuple[str, int]] = []

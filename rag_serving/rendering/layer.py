@@ -1,10 +1,8 @@
-"""The words on a page with their places, in points from the top left, and the rectangles of a quote among them.
-
-A stored text differs from the page's text layer: lines are joined and hyphenated words mended, cells of a row have bars
+"""The words on a page with their places, in points from the top left, and the rectangles of a quote among them. A
+stored text differs from the page's text layer: lines are joined and hyphenated words mended, cells of a row have bars
 between them, an item its marker, and text between two columns or above the page is gone. So white space, hyphens, bars
 and typography do not count; a quote that is nowhere in one piece is searched in pieces, cell by cell and then by runs
-of words, as close to each other as possible.
-"""
+of words, as close to each other as possible."""
 
 from __future__ import annotations
 
@@ -57,11 +55,8 @@ class SignText:
         self._text = "".join(found)
 
     def spans(self, wanted: QuoteContext) -> list[Span]:
-        """Return the character ranges of a quote, in order; none if it is not on the page.
-
-        Of several occurrences, prefer one that begins and ends with a word and has the most of the quote's
-        surroundings, then the first.
-        """
+        """Return the character ranges of a quote, in order; none if it is not on the page. Of several occurrences,
+        prefer one that begins and ends with a word and has the most of the quote's surroundings, then the first."""
         quote = compared(wanted.quote)
         if not quote:
             return []
@@ -90,8 +85,7 @@ class SignText:
     def _nearest(
         self, places: Sequence[Sequence[int]], rarest: int, first: int, around: Sequence[Sequence[int]]
     ) -> tuple[float, list[int]]:
-        """Return the places of all pieces that are near one place of the rarest, no place twice, and how far off they
-        are."""
+        """Return the places of all pieces near one place of the rarest, each once, and how far off they are."""
         far, taken, chosen = 0.0, {first}, []
         for piece, starts in enumerate(places):
             free = [at for at in starts if at not in taken] or starts

@@ -1,8 +1,6 @@
-"""Pictures and text layers of pages: made by few bounded processes, none of them for two tenants, and cached.
-
-Pictures are in the tenant's cache, each with a seal of the installation: a foreign or altered one is made again. Text
-layers are in memory.
-"""
+"""Pictures and text layers of pages: made by few bounded processes, none of them for two tenants, and cached. Pictures
+are in the tenant's cache, each with a seal of the installation: a foreign or altered one is made again. Text layers are
+in memory."""
 
 from __future__ import annotations
 

@@ -40,10 +40,8 @@ class ScoringError(Exception):
 
 def length_sorted(lengths: Sequence[int], max_pairs: int, max_tokens: int) -> list[list[int]]:
     """Positions in batches, longest first: at most `max_pairs` of them and `max_tokens` tokens with the padding.
-
     Neighbours in a batch have nearly the same length. The largest batch comes first, so that memory that does not
-    suffice shows at once. A pair longer than `max_tokens` is a batch of its own.
-    """
+    suffice shows at once. A pair longer than `max_tokens` is a batch of its own."""
     batches: list[list[int]] = []
     for position in sorted(range(len(lengths)), key=lambda at: -lengths[at]):
         last = batches[-1] if batches else []
@@ -56,12 +54,10 @@ def length_sorted(lengths: Sequence[int], max_pairs: int, max_tokens: int) -> li
 
 
 def score_halving(pairs: Sequence[AnyPair], score: ScoreBatch[AnyPair]) -> list[float]:
-    """Return scores of one batch in its order; a batch that fails is tried in halves, down to single pairs.
-
-    The halving ends: a failure that persists costs log2(n) + 1 tries, then the first single pair raises. (The loop of
-    FlagEmbedding 1.4, which lowers its batch size on every `RuntimeError`, does not.) Raises ScoringError: a single
-    pair fails, or a score is not a finite number.
-    """
+    """Return scores of one batch in its order; a batch that fails is tried in halves, down to single pairs. The halving
+    ends: a failure that persists costs log2(n) + 1 tries, then the first single pair raises. (The loop of FlagEmbedding
+    1.4, which lowers its batch size on every `RuntimeError`, does not.) Raises ScoringError: a single pair fails, or a
+    score is not a finite number."""
     try:
         scores = [float(value) for value in score(pairs)]
     except RuntimeError as error:  # out of memory is one; CUDA reports others the same way
@@ -349,9 +345,7 @@ class Job(Generic[AnyPair]):
 
 class MicroBatcher(Generic[AnyPair]):
     """Scores what comes in within `wait_s` of each other in one run of at most `max_pairs` pairs, unless one has more.
-
-    A run that fails is repeated for each of its requests alone, once, so that nobody fails for somebody else.
-    """
+    A run that fails is repeated for each of its requests alone, once, so that nobody fails for somebody else."""
 
     def __init__(self, score: Callable[[Sequence[AnyPair]], list[float]], max_pairs: int, wait_s: float) -> None:
         self._score = score

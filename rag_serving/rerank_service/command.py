@@ -90,11 +90,8 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
 
 
 def run(service: RerankService, model: str, token: str | None, max_seq_len: int, revision: str | None) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered first.
-
-    Raises:
-        typer.Exit: the port cannot be used, or the model cannot be loaded; the reason was printed.
-    """
+    """Serve until SIGINT or SIGTERM; requests under way are answered first. Raises typer.Exit: port or model cannot
+    be used; the reason was printed."""
     import uvicorn
 
     from rag_serving.rerank_service.api import create_app

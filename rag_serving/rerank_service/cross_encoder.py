@@ -27,11 +27,9 @@ def check_folder(model: str) -> None:
 
 
 def model_folder(model: str, revision: str | None = None) -> str:
-    """Return the folder with the model's files at the pinned commit, downloaded if it is not in the hub's cache.
-
-    A folder stays as it is, and so does a name without a known commit: its newest version is then loaded. Raises
-    ModelError: the hub has no such commit or cannot be reached, or a commit is given for a folder.
-    """
+    """Return the folder with the model's files at the pinned commit, downloaded if it is not in the hub's cache. A
+    folder stays as it is, and so does a name without a known commit: its newest version is then loaded. Raises
+    ModelError: the hub has no such commit or cannot be reached, or a commit is given for a folder."""
     if Path(model).is_dir():
         if revision:
             raise ModelError(f"{model!r} is a folder, which has no commit; unset reranker.revision")
@@ -101,10 +99,8 @@ class CrossEncoder:
         return cls(model, network.to(torch.float16 if half else torch.float32), loaded.tokenizer, device, max_seq_len)
 
     def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
-        """Return tokens of each pair, at most `max_seq_len`: a quarter for the query, the rest for the passage.
-
-        A query shorter than its quarter leaves the rest to the passages.
-        """
+        """Return tokens of each pair, at most `max_seq_len`: a quarter for the query, the rest for the passage. A query
+        shorter than its quarter leaves the rest to the passages."""
         with self._tokenizing:
             query = self._cut(query, max_seq_len // _QUERY_SHARE)
             encoded = self._tokenizer(

@@ -39,8 +39,7 @@ _ADDED = 20  # rows with a phrase that are added where others were ranked before
 
 
 def rows_holding(view: ReaderView, phrase: str) -> Rows:
-    """Return the rows with a phrase verbatim, ascending, among the first 1,000 with all its words in content or
-    title."""
+    """Return the rows with a phrase verbatim, ascending, of the first 1,000 with all its words in content or title."""
     keywords = view.keywords
     has_all = keywords.readable.copy()
     words = set(words_in(phrase))

@@ -75,8 +75,7 @@ def nearness(one: Chunk, other: Chunk) -> float:
 
 
 def in_document_order(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return passages of books as one reads them, book by book in the order of their best passages; then those of no
-    book, best first."""
+    """Return passages in reading order, books by their best passages; then those of no book, best first."""
     books = list(dict.fromkeys(one.chunk.source for one in candidates if one.chunk.page_order))
 
     def place(candidate: Candidate) -> tuple[int, int, int]:

@@ -1,11 +1,9 @@
-"""Reranking: by a cross-encoder, or by a passage's words if none answers.
-
-Words: five signals, each between 0 and 1 and each weighed by inverse document frequency: the share of the query's terms
-that the passage has, and that its headings have; the proximity of neighbouring terms of the query, and that in the
-query's order (Tao and Zhai, An exploration of proximity measures in information retrieval, SIGIR 2007); the longest run
-of them without a gap. They correct the order of the first candidates and do not replace it: their worth is small
-against a deviation of the score that ranked them.
-"""
+"""Reranking: by a cross-encoder, or by a passage's words if none answers. Words: five signals, each between 0 and 1 and
+each weighed by inverse document frequency: the share of the query's terms that the passage has, and that its headings
+have; the proximity of neighbouring terms of the query, and that in the query's order (Tao and Zhai, An exploration of
+proximity measures in information retrieval, SIGIR 2007); the longest run of them without a gap. They correct the order
+of the first candidates and do not replace it: their worth is small against a deviation of the score that ranked
+them."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ class RerankerClient(Protocol):
 
 @dataclass(frozen=True)
 class CrossEncoderStage:
-    """Put the `top_n` best by a cross-encoder of the first `pool` rows first; column `rerank`. Fails if the model
-    does."""
+    """Put the `top_n` best by a cross-encoder of the first `pool` rows first; column `rerank`. Fails as it does."""
 
     sidecar: RerankerClient
     top_n: int
@@ -138,8 +135,7 @@ def _neighbours(positions: Positions, weights: Mapping[str, float]) -> tuple[flo
 
 
 def _distance(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the least number of places from one of `before` to a later one of `after`, both ascending; infinite if
-    none."""
+    """Return the least distance from one of `before` to a later one of `after`, both ascending; infinite if none."""
     least = float("inf")
     for place in before:
         at = bisect_left(after, place + 1)

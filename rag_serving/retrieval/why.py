@@ -33,8 +33,7 @@ _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def evidence_of(search: Search, lock: Lock, has_snippets: bool = True) -> tuple[Evidence, ...]:
-    """Return a record for each passage of the lock, in its order. `has_snippets`: whether they show text, which a
-    withheld answer must not."""
+    """Return a record for each locked passage. `has_snippets`: whether they show text; a withheld answer must not."""
     words = QueryWords.of(search.query, search.context.term_weights)
     hashes: dict[str, str] = {}
     reasons = passage_reasons(search, lock, words)
@@ -86,8 +85,7 @@ def _evidence(
 
 
 def content_hash(view: ReaderView, chunk: Chunk) -> str:
-    """Return a digest of all texts of a chunk's page visible to the reader, in the order of the page; hidden ones
-    change nothing."""
+    """Return a digest of all texts of a chunk's page that the reader may see, in the page's order."""
     row = view.row_of(chunk.chunk_id)
     if row is None:
         return ""

@@ -31,11 +31,9 @@ _MARKER = re.compile(r"\[(\d{1,3})\]")
 def answer_set(
     result: SetResult, view: ReaderView, classes: frozenset[str], among: str = "", reader: str = ""
 ) -> AnswerTrace:
-    """Return the answer that lists or counts a set, each of its first members cited by the page's own words.
-
-    `among`: the generation whose pages alone are told of, where that is another one. `reader`: the language model that
-    made the query of the question, where one did.
-    """
+    """Return the answer that lists or counts a set, each of its first members cited by the page's own words. `among`:
+    the generation whose pages alone are told of, where that is another one. `reader`: the language model that made the
+    query of the question, where one did."""
     proof = certificate(result, classes) | ({"among": among} if among else {})
     shown = [*map(harmless, result.members[:MOST_MEMBERS])]  # whoever shows more of them makes those harmless
     first = shown[:MOST_CITED]
@@ -53,9 +51,7 @@ def answer_changes(
     changes: Sequence[PageChange], view: ReaderView, older: str, pages: Sequence[str], now: Now
 ) -> AnswerTrace:
     """Return what changed since an older generation: of each page the words that came, cited, beside those that went.
-
-    `pages`: ids of those that were asked for; none: all.
-    """
+    `pages`: ids of those that were asked for; none: all."""
     came = [unit.new for change in changes for unit in change.units if unit.new][:MOST_CITED]
     lock, places = _locked((wording.chunk_id for wording in came), view)
     claims = {

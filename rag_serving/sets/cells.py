@@ -232,10 +232,7 @@ class Part(NamedTuple):
 
 def rows_of(passages: Sequence[MemberPassage]) -> Iterator[Part]:
     """Yield the body rows of the tables with a header; a table that goes on in the next passage keeps its header.
-
-    Raises:
-        SetError: a row is cut between two passages.
-    """
+    Raises SetError: a row is cut between two passages."""
     for passage in passages:
         read = passage.units()
         for unit in read.units:

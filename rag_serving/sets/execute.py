@@ -184,11 +184,7 @@ _Rows = _PageFields | _Sections
 
 
 def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
-    """Return the whole set of a query.
-
-    Raises:
-        SetError: it cannot be made honestly.
-    """
+    """Return the whole set of a query. Raises SetError: it cannot be made honestly."""
     _check(query)
     unordered: _Rows = _pages(query, tables) if query.kind == "pages" else _parts(query, tables)
     rows = unordered.kept(_order(query, unordered))
@@ -284,11 +280,7 @@ def _field(part: Part, name: str) -> list[str]:
 
 
 def _cells(rows: _Rows, name: str) -> list[str]:
-    """Return the one text of a field of each member, "" if it has none.
-
-    Raises:
-        SetError: one has several.
-    """
+    """Return the one text of a field of each member, "" if it has none. Raises SetError: one has several."""
     cells = []
     for texts in rows.texts(name):
         if len(texts) > 1 and len(set(map(normalized, texts))) > 1:
@@ -335,11 +327,8 @@ def _value(query: SetQuery, rows: _Rows) -> tuple[str | None, str]:
 
 
 def _made(query: SetQuery, rows: _Rows) -> tuple[Decimal, str, int] | None:
-    """Return the amount that is made of the values of the column, in words too, and of how many; None: of none.
-
-    Raises:
-        SetError: a cell that is not empty cannot be read, or is of another kind or unit.
-    """
+    """Return the amount that is made of the values of the column, in words too, and of how many; None: of none. Raises
+    SetError: a cell that is not empty cannot be read, or is of another kind or unit."""
     column, values = query.column or "", list[SetValue]()
     for cell in filter(None, _cells(rows, column)):
         value = value_of(cell)
@@ -478,10 +467,8 @@ def certificate(result: SetResult, classes: Iterable[str]) -> dict[str, Any]:
 
 
 def recount(stated: Mapping[str, Any], tables: SetTables) -> list[str]:
-    """Return the faults of a certificate, one per line, by running its query once more.
-
-    `tables` are those of the certificate's generation as visible to its readers.
-    """
+    """Return the faults of a certificate, one per line, by running its query once more. `tables` are those of the
+    certificate's generation as visible to its readers."""
     try:
         query = SetQuery.of(stated["query"])
         result = execute(query, tables, str(stated["generation"]))

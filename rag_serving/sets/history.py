@@ -1,9 +1,6 @@
-"""The changes between two generations, as visible to one reader in both: pages, old and new words.
-
-Nothing of the older generation is shown that the reader may not see now: its words are those of pages visible in the
-newer one, without text that had readers of its own. A page that is not visible in the newer one may be hidden or gone,
-and is left out.
-"""
+"""The changes between two generations, as visible to one reader in both: pages, old and new words. Nothing of the older
+generation is shown that the reader may not see now: its words are those of pages visible in the newer one, without text
+that had readers of its own. A page that is not visible in the newer one may be hidden or gone, and is left out."""
 
 from __future__ import annotations
 
@@ -64,13 +61,8 @@ class PageChange:
 
 
 def page_changes(old: SetTables, new: SetTables, page_ids: Collection[str] | None = None) -> list[PageChange]:
-    """Return the pages that were added or changed, the newest first.
-
-    Args:
-        old: of the older generation, for the same reader as `new`.
-        new: of the newer one.
-        page_ids: of these pages; None: of all.
-    """
+    """Return the pages that were added or changed, the newest first, of `page_ids` or of all. `old`: the tables of the
+    older generation, for the same reader as `new`."""
     before, now = _pages(old, page_ids), _pages(new, page_ids)
     texts, its_texts = _texts(old, before.keys() & now.keys()), _texts(new, before.keys() & now.keys())
     changes = []

@@ -117,11 +117,8 @@ class _Form:
         return PromptMessage("system", _RULES.format(fence.word)), PromptMessage("user", "\n\n".join(asked))
 
     def query(self, shape: Mapping[str, Any]) -> SetQuery | None:
-        """Return the query of a form that is filled in; None if the model says that it makes none.
-
-        Raises:
-            ValueError, LookupError, TypeError, AttributeError: it is none, or of what is not said or does not exist.
-        """
+        """Return the query of a form that is filled in; None if the model says that it makes none. Raises ValueError,
+        LookupError, TypeError, AttributeError: it is none, or of what is not said or does not exist."""
         if shape["answerable"] is not True:
             return None
         container = self.containers[shape["table"] - 1] if shape["table"] > 0 else None

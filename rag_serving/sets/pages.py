@@ -143,8 +143,7 @@ def _has(texts: Texts, pattern: str) -> Texts:
 
 @lru_cache(maxsize=64)
 def _loose(root: str, word: str) -> str:
-    """Return a pattern of the root in every spelling that is normalized to it, and of characters that may hide a part
-    of it."""
+    """Return a pattern of the root in every spelling normalized to it, and of characters that may hide a part of it."""
     spellings, hiding = _spellings()
 
     def one_of(characters: set[str]) -> str:
@@ -179,11 +178,8 @@ def _spellings() -> tuple[dict[str, set[str]], dict[str, str]]:
 
 
 def pages_of(where: Sequence[Condition], tables: SetTables) -> Array:
-    """Return the positions of the pages that meet all conditions, in the table's order.
-
-    Raises:
-        SetError: there is no such field, or it cannot be compared with that.
-    """
+    """Return the positions of the pages that meet all conditions, in the table's order. Raises SetError: there is no
+    such field, or it cannot be compared with that."""
     fits = _mask(pc.is_in(tables.pages["kind"], value_set=pa.array(["page", "document"])))
     for condition in sorted(where, key=_is_read):
         if _is_read(condition):
@@ -280,11 +276,7 @@ def holds(condition: Condition, texts: Sequence[str]) -> bool:
 
 
 def measure(condition: Condition) -> SetValue:
-    """Return the value that a condition compares with.
-
-    Raises:
-        SetError: it is none that has an order.
-    """
+    """Return the value that a condition compares with. Raises SetError: it is none that has an order."""
     wanted = value_of(condition.value)
     if wanted is None or wanted.kind == "flag":
         raise SetError(f"{condition.value!r} is nothing that {condition.field} could be compared with")

@@ -56,8 +56,7 @@ def words_of_phrases(shortest: int = 1) -> frozenset[str]:
 
 
 def covers(count: int, steps: Callable[[int], Iterable[Step]]) -> list[tuple[int, tuple[Fact, ...]]]:
-    """Return the facts of phrases that cover so many words, with the number of free words; none if there are too many
-    readings."""
+    """Return the facts of phrases that cover so many words, with the count of free words; none of too many readings."""
     arriving: dict[int, tuple[Step, ...]] = {}
 
     def at(start: int) -> tuple[Step, ...]:
@@ -84,10 +83,8 @@ def _dates() -> tuple[re.Pattern[str], ...]:
 
 
 def date_at(said: str, start: int, latest: date, today: date) -> tuple[int, str] | None:
-    """Return the end and the ISO prefix of the date at a place in words with one space between them.
-
-    A month without a year is its last one before `latest`, the newest date of the pages.
-    """
+    """Return the end and the ISO prefix of the date at a place in words with one space between them. A month without a
+    year is its last one before `latest`, the newest date of the pages."""
     match = next(filter(None, (form.match(said, start) for form in _dates())), None)
     prefix = _prefix(match.groupdict(), latest, today) if match else None
     return (match.end(), prefix) if match and prefix else None

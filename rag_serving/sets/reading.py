@@ -1,8 +1,6 @@
-"""A question read as a query over sets, where every word of it is accounted for and there is one reading.
-
-A question is covered by phrases, one after the other. What no phrase accounts for, and what can be read in two ways,
-goes the ordinary way.
-"""
+"""A question read as a query over sets, where every word of it is accounted for and there is one reading. A question is
+covered by phrases, one after the other. What no phrase accounts for, and what can be read in two ways, goes the
+ordinary way."""
 
 from __future__ import annotations
 
@@ -76,8 +74,7 @@ _PAGES = ("above", "links_to", "linked_from")
 
 @dataclass(frozen=True)
 class ChangeQuestion:
-    """The changes since a date, which may be a year or a month: on pages, or in a space. Without a date: the last
-    ones."""
+    """The changes since a date, a year or a month, on pages or in a space. Without a date: the last ones."""
 
     pages: tuple[str, ...]
     space: str | None
@@ -90,8 +87,7 @@ def _opening() -> re.Pattern[str]:
 
 
 def is_about_set(question: str) -> bool:
-    """Return whether a question has words that ask for a set or for a fact about a page; most that have ask for
-    something else."""
+    """Return whether a question has words that ask for a set or a fact about a page; most of these ask neither."""
     return len(question) <= _LONGEST and _opening().search(question) is not None
 
 
@@ -109,8 +105,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Set
 
 
 def _is_vague(query: SetQuery, words: QuestionWords) -> bool:
-    """Return whether the question asks for a definition or the text of a page, for everything, or for a sum that does
-    not exist."""
+    """Return whether the question asks for a definition or a page's text, for everything, or for a sum that is none."""
     is_added = any(words.match(phrase("ADDED"), start) for start in range(len(words)))
     return (
         bool(phrase("DEFINITION").fullmatch(words.said))

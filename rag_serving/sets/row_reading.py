@@ -1,7 +1,5 @@
-"""A question read as a query over rows of a table, items of a list, or headings of a page.
-
-A table is a candidate only if it accounts for every word that no phrase does, and the question's noun names its rows.
-"""
+"""A question read as a query over rows of a table, items of a list, or headings of a page. A table is a candidate only
+if it accounts for every word that no phrase does, and the question's noun names its rows."""
 
 from __future__ import annotations
 
@@ -58,26 +56,17 @@ class Column(NamedTuple):
 
 @dataclass
 class Container:
-    """Rows, items or headings that have a name.
-
-    Attributes:
-        entity: stems that one of them goes by: of its heading, its first column.
-        names: stems that may be said beside it: of the headings above and the page's title.
-        spelt: the words of both.
-        heading, first: those of its own heading, and of its first column.
-        headers: stems of its columns.
-        texts: of its sections, in lower case.
-    """
+    """Rows, items or headings that have a name."""
 
     kind: Kind
     sections: tuple[tuple[str, str], ...]
-    entity: frozenset[str]
-    names: frozenset[str]
-    spelt: frozenset[str]
-    headers: frozenset[str] = frozenset()
-    texts: Sequence[str] = ()
-    heading: frozenset[str] = frozenset()
-    first: frozenset[str] = frozenset()
+    entity: frozenset[str]  # stems that one of them goes by: of its heading, its first column
+    names: frozenset[str]  # stems that may be said beside it: of the headings above and the page's title
+    spelt: frozenset[str]  # the words of both
+    headers: frozenset[str] = frozenset()  # stems of its columns
+    texts: Sequence[str] = ()  # of its sections, in lower case
+    heading: frozenset[str] = frozenset()  # the words of its own heading
+    first: frozenset[str] = frozenset()  # the words of its first column
     columns: tuple[Column, ...] = ()
 
     def is_named(self, word: str, stem: str, is_plural: bool) -> bool:

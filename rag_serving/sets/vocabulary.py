@@ -146,8 +146,7 @@ class Vocabulary:
         self._properties: dict[str, tuple[Values, frozenset[str]]] = {}
 
     def pages_named(self, words: QuestionWords, start: int) -> tuple[int, list[NamedPage]]:
-        """Return the pages that the longest run of words from a place names, and where it ends: by a whole title, or
-        by words of it."""
+        """Return the pages named by the longest run of words at a place, by title or words of it, and its end."""
         for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
             said = tuple(words.stems[start:end])
             if not all(stem in self._holding for stem in said):
@@ -163,8 +162,7 @@ class Vocabulary:
         return start, []
 
     def space_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
-        """Return the space whose key or name is at a place, or whose key begins the word there (`engineering` of
-        ENG)."""
+        """Return the space whose key or name is at a place, or whose key begins the word there (ENG: `engineering`)."""
         if (found := longest(self.spaces_named, words, start)) is not None:
             return found
         begun = [key for key in self.spaces if len(key) > 2 and words.words[start].startswith(key.casefold())]

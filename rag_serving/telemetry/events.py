@@ -1,8 +1,6 @@
-"""Rows of the telemetry tables: of a question, and of a reader's verdict on its answer.
-
-Nobody's name and no page's text is kept. A user is a keyed hash, a question too, unless its text was opted for;
-personal data is taken out of that, and of comments.
-"""
+"""Rows of the telemetry tables: of a question, and of a reader's verdict on its answer. Nobody's name and no page's
+text is kept. A user is a keyed hash, a question too, unless its text was opted for; personal data is taken out of that,
+and of comments."""
 
 from __future__ import annotations
 

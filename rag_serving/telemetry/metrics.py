@@ -1,7 +1,4 @@
-"""Metrics of a server's questions, for Prometheus.
-
-Every series has the label `tenant`, and a reader gets those of one tenant only.
-"""
+"""Prometheus' metrics of questions. Each series has the label `tenant`; a reader gets those of one tenant."""
 
 from __future__ import annotations
 
@@ -107,11 +104,8 @@ _COUNTED_HERE = (
 
 
 class Metrics:
-    """The metrics of one server. Safe to use from several threads.
-
-    With a folder, this process counts in files there, and what is read adds up all processes that do: those that ended
-    as well, except for gauges of what is now.
-    """
+    """The metrics of one server. Safe to use from several threads. With a folder, this process counts in files there,
+    and what is read adds up all processes that do: those that ended as well, except for gauges of what is now."""
 
     def __init__(self, folder: Path | None = None, tenants: int = 1) -> None:
         """`folder`: exists and is its owner's alone; at most one object in a process may have one."""
@@ -240,10 +234,8 @@ class _TenantSeries(Collector):
 
 
 def _merged(folder: Path, tenant: str) -> list[Metric]:
-    """Return the processes' counts of a tenant, added up.
-
-    Only this tenant's values are merged, which takes some 10 microseconds each: reading one takes one.
-    """
+    """Return the processes' counts of a tenant, added up. Only this tenant's values are merged, which takes some 10
+    microseconds each: reading one takes one."""
     with TemporaryDirectory() as own:
         for file in folder.glob("*.db"):
             with suppress(FileNotFoundError):  # of a process that just ended
@@ -264,11 +256,9 @@ def _copy_values(file: Path, copy: Path, tenant: str) -> None:
 
 
 def _claim_slot(folder: Path, tenants: int) -> FileLock:
-    """Count in the files of a number that no other living process has, going on where its last process ended.
-
-    So there are never more files than processes at a time. Space is taken at once: where a disk is full, writing to a
-    mapped file would kill the process.
-    """
+    """Count in the files of a number that no other living process has, going on where its last process ended. So there
+    are never more files than processes at a time. Space is taken at once: where a disk is full, writing to a mapped
+    file would kill the process."""
     slot, lock = next(_free_slots(folder))
     mark_process_dead(slot, str(folder))
     for kind in _KINDS_OF_FILES:

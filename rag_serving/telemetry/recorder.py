@@ -1,9 +1,7 @@
-"""Rows on their way to the database, behind a queue that never makes a question wait.
-
-A full queue drops the new row and counts it. While the database is away rows wait in the queue; those that came before
-it went are written when it is back. A row that the database refuses is dropped and counted alone. How many were
-dropped is written down as soon as the database takes rows.
-"""
+"""Rows on their way to the database, behind a queue that never makes a question wait. A full queue drops the new row
+and counts it. While the database is away rows wait in the queue; those that came before it went are written when it is
+back. A row that the database refuses is dropped and counted alone. How many were dropped is written down as soon as the
+database takes rows."""
 
 from __future__ import annotations
 
@@ -108,10 +106,8 @@ class Recorder(WritingThread[Row]):
         capacity: int = CAPACITY,
         loss_of: Callable[[int], Row] | None = None,
     ) -> None:
-        """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError.
-
-        `loss_of` makes the row that says how many rows were dropped; without it that is only counted.
-        """
+        """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError. `loss_of`
+        makes the row that says how many rows were dropped; without it that is only counted."""
         super().__init__("telemetry")
         self._open = open_writer
         self._capacity = capacity

@@ -28,8 +28,7 @@ _FAILURES, _RETRY_S = 2, 5.0
 
 
 class GuardedDatabase:
-    """A database of some tables, which are made when it is first used. Safe to use from several threads and
-    processes."""
+    """A database of some tables, made when it is first used. Safe to use from several threads and processes."""
 
     def __init__(
         self,
@@ -244,9 +243,7 @@ def rows_dropped(engine: sa.Engine, since: date) -> int:
 
 def prepare(engine: sa.Engine) -> None:
     """Make the tables, and the columns that a database of an older version lacks; rows from before have none there.
-
-    Only columns that may be empty can be added: `faults_of` names the others.
-    """
+    Only columns that may be empty can be added: `faults_of` names the others."""
     create_tables(METADATA, engine)
     for table in METADATA.sorted_tables:
         there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}

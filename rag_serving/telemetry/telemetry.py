@@ -167,8 +167,7 @@ def open_telemetry(
     origin: Origin = "server",
     count: Count | None = None,
 ) -> QuestionTelemetry | None:
-    """Return the telemetry of a tenant, or None if it is switched off. Nothing is opened before the first
-    question."""
+    """Return a tenant's telemetry, or None if it is switched off. Nothing is opened before the first question."""
     return QuestionTelemetry(config, tenant, patience_s, origin, count) if config.telemetry.enabled else None
 
 

@@ -1,8 +1,5 @@
-"""The table of what tenants used, the same in SQLite and in Postgres.
-
-A count is one statement that adds to a row and returns it: processes that count at once lose nothing, and each sees its
-own place in the order.
-"""
+"""The table of what tenants used, the same in SQLite and in Postgres. A count is one statement that adds to a row and
+returns it: processes that count at once lose nothing, and each sees its own place in the order."""
 
 from __future__ import annotations
 

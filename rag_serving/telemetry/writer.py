@@ -17,17 +17,8 @@ from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, error_li
 
 
 def answered_in(engine: Engine, tenant: str, since: float) -> dict[int | None, int]:
-    """Return the number of questions and searches of a tenant that each phase answered since a time, the highest phase
-    first; None: no phase did.
-
-    Args:
-        engine: of the telemetry database, whose tables exist.
-        tenant: its name.
-        since: seconds since 1970, UTC.
-
-    Raises:
-        TelemetryError: the database cannot be read.
-    """
+    """Return the number of questions and searches of a tenant that each phase answered `since` seconds since 1970, UTC,
+    the highest phase first; None: no phase did. Raises TelemetryError: the database cannot be read."""
     asked = QUESTIONS.c.tenant == tenant, QUESTIONS.c.at >= since, QUESTIONS.c.kind != "selected_text"
     query = select(QUESTIONS.c.phase, func.count()).where(*asked).group_by(QUESTIONS.c.phase)
     try:
@@ -99,8 +90,7 @@ class DatabaseWriter:
 
 
 def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
-    """Delete the rows of days before the last `keep_days`; how many there were. Raises TelemetryError: the database
-    cannot be written."""
+    """Delete the rows before the last `keep_days`; how many there were. Raises TelemetryError: that failed."""
     oldest = ((today or datetime.now(UTC).date()) - timedelta(days=keep_days)).isoformat()
     try:
         prepare(engine)
@@ -112,8 +102,7 @@ def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
 
 
 def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
-    """Delete a user's questions and feedback in a tenant; return how many rows there were. Raises TelemetryError: the
-    database cannot be written."""
+    """Delete a user's questions and feedback in a tenant; return their number. Raises TelemetryError: that failed."""
     try:
         prepare(engine)
         with engine.begin() as connection:

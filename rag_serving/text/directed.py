@@ -88,8 +88,7 @@ def ordering_units(text: str, every: Sequence[Unit], is_below: bool = False) -> 
 
 
 def _hanging(every: Sequence[Unit], at: int) -> Iterator[int]:
-    """Yield the places of the units that a sentence before `at` introduces: a sentence, or all of a list, a table or
-    code."""
+    """Yield the places of the units that a sentence before `at` introduces: a sentence, a whole list, table or code."""
     kind: str | None = None
     if at < len(every) and every[at].kind == "header":
         yield at

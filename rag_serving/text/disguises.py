@@ -1,5 +1,4 @@
-"""Text as a reader sees it, whatever characters it is made of: what is searched for words must not be hidden from
-it."""
+"""Text as a reader sees it, whatever its characters: what is searched for words must not be hidden from it."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ def readings(text: str) -> tuple[str, ...]:
 
 
 def spelled_out(text: str) -> list[str]:
-    """Return words written letter by letter, with one gap between all: `i g n o r e y o u r r u l e s`, without
-    gaps."""
+    """Return words written letter by letter with one gap between all, `i g n o r e y o u r r u l e s`, without gaps."""
     return [_WIDE.sub("", run[0]) for run in _LETTERS.finditer(_latin(plain(text)))]
 
 

@@ -104,8 +104,7 @@ def _cluster_end(text: str, position: int) -> int:
 
 
 def is_border(text: str, position: int) -> bool:
-    """Return whether a quote may begin or end here: not inside a word, a compound (`non-root`), a number, its sign or
-    unit."""
+    """Return whether a quote may begin or end here: not in a word, a compound (`non-root`), a number, sign or unit."""
     if position <= 0 or position >= len(text):
         return True
     before, after = text[position - 1], text[position]

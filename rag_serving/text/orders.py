@@ -204,8 +204,7 @@ def _meant(word: str) -> str:
 
 
 def _is_mentioned(text: str, match: re.Match[str]) -> bool:
-    """Return whether an order is part of a question about such words: `What do we do about prompts like ignore your
-    rules?`."""
+    """Return whether an order is part of a question about such words: `What about prompts like ignore your rules?`."""
     start = max(match.start("order"), match.start("abroad"), match.start("unspaced"))
     ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, start)]
     before = text[ends[-1] if ends else 0 : start]

@@ -1,10 +1,8 @@
-"""Stems in other languages than English, beside the terms that every text has.
-
-A word of a German page is indexed by its English stem, as every word is, and by its German one if that differs. So a
-question of unknown language gets the same results as before, and one in German matches `Anträge` by `Antrag`. Names,
-numbers and scripts without spaces have no such stems. The algorithms are Snowball's (https://snowballstem.org); they
-read words with their accents, which are folded after.
-"""
+"""Stems in other languages than English, beside the terms that every text has. A word of a German page is indexed by
+its English stem, as every word is, and by its German one if that differs. So a question of unknown language gets the
+same results as before, and one in German matches `Anträge` by `Antrag`. Names, numbers and scripts without spaces have
+no such stems. The algorithms are Snowball's (https://snowballstem.org); they read words with their accents, which are
+folded after."""
 
 from __future__ import annotations
 
@@ -104,8 +102,7 @@ def terms_in(text: str, language: str | None) -> list[str]:
 
 
 def word_terms(language: str | None) -> Callable[[str], tuple[str, ...]]:
-    """Return a function of the terms of each word that `analyzer.words_of` returns for a passage: together, those of
-    `terms_in`."""
+    """Return a function of the terms of each word of `analyzer.words_of` of a passage: those of `terms_in`."""
     analyzer = analyzer_of((language,) if language else ())
     return analyzer.of_word if isinstance(analyzer, _Stemming) else terms_of_word
 

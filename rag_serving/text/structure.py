@@ -1,5 +1,4 @@
-"""The structure of a passage, as known to ingest: its units, and the earlier text of its section that they depend
-on."""
+"""The structure of a passage, as ingest knows it: its units, and the section's earlier text that they depend on."""
 
 from __future__ import annotations
 

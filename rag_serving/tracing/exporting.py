@@ -1,8 +1,5 @@
-"""Sending spans to a collector over OTLP/HTTP, in the background.
-
-A collector that is away costs nothing but one line of the log: spans wait in a queue of bounded length, and what does
-not fit is dropped.
-"""
+"""Sending spans to a collector over OTLP/HTTP, in the background. A collector that is away costs nothing but one line
+of the log: spans wait in a queue of bounded length, and what does not fit is dropped."""
 
 from __future__ import annotations
 
@@ -81,11 +78,8 @@ def _quieten() -> None:
 
 def open_tracing(settings: Tracing, service: str) -> None:
     """Send the spans of this process as the configuration says; if it names no collector, or they are sent already,
-    nothing is done.
-
-    `service`: the name that traces show for this process. Raises ConfigError: a collector is named, and the extra
-    `tracing` is not installed.
-    """
+    nothing is done. `service`: the name that traces show for this process. Raises ConfigError: a collector is named,
+    and the extra `tracing` is not installed."""
     global _opened
     if settings.endpoint is None:
         return

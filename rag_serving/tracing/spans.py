@@ -1,8 +1,6 @@
-"""Spans of a trace: no-ops until a process opens an exporter, and how threads and servers go on with one.
-
-OpenTelemetry is imported where spans are sent, and nowhere else: without `tracing.endpoint` a span costs the look
-whether there is a tracer.
-"""
+"""Spans of a trace: no-ops until a process opens an exporter, and how threads and servers go on with one. OpenTelemetry
+is imported where spans are sent, and nowhere else: without `tracing.endpoint` a span costs the look whether there is a
+tracer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The web page: its files, read once with their compressed copies, and its routes.
-
-Nothing of a tenant is in any of them, so they need no authentication; the page gets its data from the API.
-"""
+"""The web page: its files, read once with their compressed copies, and its routes. Nothing of a tenant is in any of
+them, so they need no authentication; the page gets its data from the API."""
 
 from __future__ import annotations
 
@@ -68,11 +66,9 @@ class StaticFile:
 
 
 def read_bundle(folder: Path = STATIC) -> Mapping[str, StaticFile]:
-    """Return the files of a folder by their path in it (`assets/main-1a2b.js`); none if it is absent. Files without
-    a gzip copy get one here.
-
-    Files of other types, links that lead out of the folder, and the compressed copies themselves are left out.
-    """
+    """Return the files of a folder by their path in it (`assets/main-1a2b.js`); none if it is absent. Files without a
+    gzip copy get one here. Files of other types, links that lead out of the folder, and the compressed copies
+    themselves are left out."""
     root = folder.resolve()
     paths = {
         path.relative_to(folder).as_posix(): path

@@ -38,8 +38,7 @@ def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[
 
 
 def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excerpt]]:
-    """Return the steps selected from a locked passage, with the steps that continue in neighbouring passages, in
-    order."""
+    """Return the steps selected from a passage, with those that continue in neighbouring passages, in order."""
     own = lock.passages[index - 1].chunk
     places = {_place(candidate.chunk): at for at, candidate in enumerate(lock.passages, start=1)}
     units = Layout(own).units

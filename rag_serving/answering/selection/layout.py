@@ -76,8 +76,7 @@ class Layout:
         return above.of(self.text) if above.kind == "sentence" and above.leads(self.text) else ""
 
     def steps(self, unit: Unit) -> Excerpt | None:
-        """Return all steps of the ordered list that contains or directly follows the unit, with their lead-in, or
-        None."""
+        """Return all steps of the ordered list that has, or directly follows, the unit, with their lead-in, or None."""
         at = self._place(unit)
         first = unit
         if unit.kind == "sentence":

@@ -92,8 +92,7 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
 
 
 def sentence_texts(chunk: Chunk) -> Iterator[str]:
-    """Yield each text of a passage that may be compared with a question by meaning: its heading path, then sentences
-    and procedures."""
+    """Yield the texts of a passage that are compared by meaning: its heading path, then sentences and procedures."""
     layout = Layout(chunk)
     if not chunk.is_boilerplate:
         yield heading_text(chunk)

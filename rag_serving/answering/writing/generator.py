@@ -188,8 +188,7 @@ def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Cl
 
 
 def open_generator(settings: AnswerGeneration) -> RemoteChat:
-    """Return the configured model. Raises ModelError: extraction is configured, which has no model, or a named API key
-    is not set."""
+    """Return the configured model. Raises ModelError: extraction is configured, or a named API key is not set."""
     if settings.provider == "extractive":
         raise ModelError("generation.provider is extractive, which has no model")
     schema = SCHEMA if settings.style == "verbatim" else None

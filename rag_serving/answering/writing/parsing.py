@@ -281,8 +281,7 @@ def _primary(part: _ReplyPart, marks: Marks) -> list[tuple[int, str]]:
 
 
 def _cited_by(at: int, marked: str, marks: Marks) -> list[int]:
-    """Return the passages that a quote at this place is said to come from: those named next behind it, else just
-    before."""
+    """Return the passages that a quote at this place is said to be from: those named behind it, else just before."""
     behind = re.search(rf"{CITATION}(?:[\s,;]*{CITATION})*", marked[at:])
     run = behind[0] if behind else "".join(re.findall(rf"{CITATION}(?:[\s,;]*{CITATION})*", marked[:at])[-1:])
     return list(dict.fromkeys(index for mark in re.findall(CITATION, run) for index in marks.indexes(mark))) or [0]

@@ -114,8 +114,7 @@ The most relevant sentences of the passages, each with a quote and its passage a
 
 @dataclass(frozen=True)
 class Material:
-    """The input of an answer: the question, the locked passages, extraction's answer from them, and the
-    circumstances."""
+    """The input of an answer: question, locked passages, extraction's answer from them, circumstances."""
 
     question: str
     lock: Lock
@@ -322,8 +321,7 @@ class Pointing:
 
 
 def make_pointing(question: str, lock: Lock, budget: int, most: int, fence: Fence) -> Pointing:
-    """Return the messages for a question, of about `budget` tokens at most: passages that are too many are left out,
-    the last first."""
+    """Return the messages for a question, of about `budget` tokens at most: the last passages are left out first."""
     fenced, asked = _LINES_FENCED.format(word=fence.word), fence.around("question", neutralized(question)[0])
     rules = _LINES_RULES.format(most=most)
     left = budget - tokens(f"{rules}{fenced}{asked}") - 10

@@ -1,9 +1,7 @@
-"""The common parts of chat servers' clients: patience with a deadline, retries, limits on replies.
-
-A server is never trusted to end: the whole reply has a deadline, so has its first token and every next one, its bytes
-and characters are limited, and a loop is cut. All of it runs in an event loop of its own thread, because only there
-can a request be abandoned at any point, a name look-up included.
-"""
+"""The common parts of chat servers' clients: patience with a deadline, retries, limits on replies. A server is never
+trusted to end: the whole reply has a deadline, so has its first token and every next one, its bytes and characters are
+limited, and a loop is cut. All of it runs in an event loop of its own thread, because only there can a request be
+abandoned at any point, a name look-up included."""
 
 from __future__ import annotations
 
@@ -49,12 +47,10 @@ class TooLateError(ModelError):
 
 
 class RemoteChat(ABC):
-    """A language model behind HTTP. Safe to use from several threads.
-
-    A request is tried `max_retries` more times, with exponential backoff and jitter or as `Retry-After` says, on
-    connection errors, 408, 429, 5xx and unreadable answers, as long as the deadline allows. A reply that was under way
-    when its deadline passed, or its server fell silent, is given as far as it came, cut.
-    """
+    """A language model behind HTTP. Safe to use from several threads. A request is tried `max_retries` more times, with
+    exponential backoff and jitter or as `Retry-After` says, on connection errors, 408, 429, 5xx and unreadable answers,
+    as long as the deadline allows. A reply that was under way when its deadline passed, or its server fell silent, is
+    given as far as it came, cut."""
 
     kind: ClassVar[str]
     default_url: ClassVar[str]
@@ -239,10 +235,8 @@ class _Limited(httpx.AsyncByteStream):
 def run_in_own_loop(
     work: Coroutine[Any, Any, Result], seconds: float, too_late: Callable[[], NoReturn], name: str = "chat"
 ) -> Result:
-    """Run a coroutine in an event loop of its own thread, and wait no longer than `seconds` for it.
-
-    The caller may have an event loop running itself. The thread is left behind where even cancelling takes too long.
-    """
+    """Run a coroutine in an event loop of its own thread, and wait no longer than `seconds` for it. The caller may have
+    an event loop running itself. The thread is left behind where even cancelling takes too long."""
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
 
     async def working() -> Result:

@@ -1,8 +1,6 @@
-"""Text from an Ollama server, or any OpenAI-compatible one: LM Studio, vLLM, llama.cpp, OpenAI itself.
-
-Formats: https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion (by the package `ollama`),
-https://platform.openai.com/docs/api-reference/chat-streaming.
-"""
+"""Text from an Ollama server, or any OpenAI-compatible one: LM Studio, vLLM, llama.cpp, OpenAI itself. Formats:
+https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion (by the package `ollama`),
+https://platform.openai.com/docs/api-reference/chat-streaming."""
 
 from __future__ import annotations
 
@@ -36,11 +34,8 @@ _SPARED: dict[str, str | None] = {
 
 
 class OpenAIChat(RemoteChat):
-    """A model of an OpenAI-compatible server.
-
-    What differs between servers and models is learnt from their refusals: a parameter that one does not know is left
-    out, or called by its other name, from then on.
-    """
+    """A model of an OpenAI-compatible server. What differs between servers and models is learnt from their refusals: a
+    parameter that one does not know is left out, or called by its other name, from then on."""
 
     kind = "openai"
     default_url = "http://127.0.0.1:1234/v1"
@@ -188,11 +183,8 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
 
 
 class OllamaChat(RemoteChat):
-    """A model of an Ollama server.
-
-    The context length is sent with every request: Ollama's own default is short, and it drops the beginning of a
-    prompt, our rules, without a word.
-    """
+    """A model of an Ollama server. The context length is sent with every request: Ollama's own default is short, and it
+    drops the beginning of a prompt, our rules, without a word."""
 
     kind = "ollama"
     default_url = "http://127.0.0.1:11434"

@@ -30,9 +30,7 @@ def padded(
     batch: Sequence[Mapping[str, Sequence[int]]], pad_id: int, multiple: int = 1, left: bool = False
 ) -> dict[str, NDArray[np.int64]]:
     """Return each column of a tokenizer's output as an array [texts, longest], by default padded on the right.
-
-    `multiple`: the longest is rounded up to one. Padding has `pad_id` as its id and 0 in other columns.
-    """
+    `multiple`: the longest is rounded up to one. Padding has `pad_id` as its id and 0 in other columns."""
     lengths = np.array([len(tokens[_IDS]) for tokens in batch])
     width = -(-int(lengths.max()) // multiple) * multiple
     places = np.arange(width)
@@ -52,11 +50,8 @@ GPU_TOKENS = 65_536
 
 
 def batch_slices(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[slice]:
-    """Yield slices of texts that are sorted by their lengths, the longest first.
-
-    A batch is padded to its first text's length. It has at most `most_texts` texts and `most_tokens` tokens; a text
-    that is longer is a batch of its own.
-    """
+    """Yield slices of texts that are sorted by their lengths, the longest first. A batch is padded to its first text's
+    length. It has at most `most_texts` texts and `most_tokens` tokens; a text that is longer is a batch of its own."""
     start = 0
     while start < len(lengths):
         fitting = max(1, min(most_texts, most_tokens // max(1, lengths[start])))
@@ -73,8 +68,7 @@ _log = logging.getLogger(__name__)
 
 
 def chosen_provider(device: Device, offered: Collection[str]) -> str:
-    """Return the execution provider for a device, of those that onnxruntime offers. Raises ModelError: CUDA is demanded
-    and not offered."""
+    """Return the execution provider for a device, of those there. Raises ModelError: CUDA is demanded and missing."""
     if device == "cpu" or (device == "auto" and CUDA not in offered):
         return CPU
     if CUDA not in offered:

@@ -33,8 +33,7 @@ _SLICE_CHARS = 1_000_000  # encodings weigh about 100 bytes a character: they ar
 
 
 def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """Open a tokenizer.json with its shipped truncation and padding switched off. Raises ModelError: the file is
-    missing or is not a tokenizer."""
+    """Open a tokenizer.json without its truncation and padding. Raises ModelError: it is missing or no tokenizer."""
     try:
         facts = path.stat()
         return _load(path, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
@@ -129,11 +128,9 @@ OPENED_AT_ONCE = 2
 
 
 def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:
-    """Open the configured embedding model: about 0.3 s for a local one; a remote one is not contacted yet.
-
-    `graphs`: the cache of the local model's graph and file digests between starts. Raises ModelError: the local model's
-    files are missing or wrong, or a named API key is not set.
-    """
+    """Open the configured embedding model: about 0.3 s for a local one; a remote one is not contacted yet. `graphs`:
+    the cache of the local model's graph and file digests between starts. Raises ModelError: the local model's files are
+    missing or wrong, or a named API key is not set."""
     if config.provider == "ollama":
         from rag_serving.models.embedding.remote import OllamaEmbedder
 
@@ -170,12 +167,9 @@ def _open_flag(model: str, device: Device, query: str, document: str, batch_toke
 
 
 def open_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer:
-    """Open the tokenizer that chunks are measured with: the local model's.
-
-    Servers do not share theirs, so with a remote model chunks are measured by the default local model's tokenizer; a
-    chunk of 250 of its tokens is about as long for every common model. Raises ModelError: the local model's files are
-    missing or wrong.
-    """
+    """Open the tokenizer that chunks are measured with: the local model's. Servers do not share theirs, so with a
+    remote model chunks are measured by the default local model's tokenizer; a chunk of 250 of its tokens is about as
+    long for every common model. Raises ModelError: the local model's files are missing or wrong."""
     from rag_serving.models.embedding.factory import FileTokenizer
     from rag_serving.models.embedding.weights import MODEL, find_weights
 

@@ -1,7 +1,5 @@
-"""Models of FlagEmbedding in this process: BGE-M3's dense vectors, and other encoders such as bge-base-en.
-
-The library's own loop runs every first batch twice and retries for ever what fails for good; tokens are batched here.
-"""
+"""Models of FlagEmbedding in this process: BGE-M3's dense vectors, and other encoders such as bge-base-en. The
+library's own loop runs every first batch twice and retries for ever what fails for good; tokens are batched here."""
 
 from __future__ import annotations
 
@@ -40,10 +38,8 @@ Tokens = dict[str, list[int]]
 
 
 class FlagEmbedder:
-    """An encoder of FlagEmbedding. Half precision on CUDA, single precision on the CPU; safe to use from threads.
-
-    A text longer than the model reads is cut; passages come in windows that fit (`open_input_limit`).
-    """
+    """An encoder of FlagEmbedding. Half precision on CUDA, single precision on the CPU; safe to use from threads. A
+    text longer than the model reads is cut; passages come in windows that fit (`open_input_limit`)."""
 
     def __init__(
         self, model: str, device: Device = "auto", prompts: tuple[str, str] = ("", ""), batch_tokens: int | None = None
@@ -162,8 +158,7 @@ def flag_max_tokens(folder: Path) -> int:
 
 
 def _torch_device(device: Device) -> str:
-    """Return torch's device. Raises ModelError: torch or FlagEmbedding is not installed, or CUDA is demanded and not
-    there."""
+    """Return torch's device. Raises ModelError: torch or FlagEmbedding is missing, or the demanded CUDA."""
     try:
         import FlagEmbedding  # noqa: F401
         import torch

@@ -1,8 +1,6 @@
-"""The embedding model that runs in this process: a BERT sentence encoder as an ONNX graph.
-
-The weights are named in the graph as external data inside the safetensors file itself, so onnxruntime maps them into
-memory: nothing is copied, converted or written, and only the touched rows of the word table become resident.
-"""
+"""The embedding model that runs in this process: a BERT sentence encoder as an ONNX graph. The weights are named in the
+graph as external data inside the safetensors file itself, so onnxruntime maps them into memory: nothing is copied,
+converted or written, and only the touched rows of the word table become resident."""
 
 from __future__ import annotations
 
@@ -69,13 +67,11 @@ _DEFAULTS = LocalSettings()
 
 
 class LocalEmbedder:
-    """A BERT sentence encoder in float32, for passages on a GPU if there is one; for questions in int8 if configured.
-
-    A text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are
-    averaged by their token counts and normalized again, so that it is not judged by its beginning alone; passages that
-    are much longer come window by window (`rag_assets.steps.contexts.contextualize`).
-    Of more than `MAX_WINDOWS` windows that many, evenly spread and with both ends, are embedded.
-    """
+    """A BERT sentence encoder in float32, for passages on a GPU if there is one; for questions in int8 if configured. A
+    text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are averaged
+    by their token counts and normalized again, so that it is not judged by its beginning alone; passages that are much
+    longer come window by window (`rag_assets.steps.contexts.contextualize`). Of more than `MAX_WINDOWS` windows that
+    many, evenly spread and with both ends, are embedded."""
 
     def __init__(self, weights: Weights, settings: LocalSettings = _DEFAULTS, graphs: GraphCache | None = None) -> None:
         """Load the model. Raises ModelError: the files cannot be run."""
@@ -112,8 +108,7 @@ class LocalEmbedder:
 
     @cached_property
     def _bert(self) -> Bert:
-        """The encoder of passages, opened with the first one: a process that only searches needs no second one in
-        memory."""
+        """The encoder of passages, opened with the first one: a process that only searches does not need it."""
         device = self._settings.device
         if self._settings.query_precision == "float32" and provider_of(device) == CPU:
             return self._query_bert
@@ -191,11 +186,9 @@ _LEVELS = 63  # of a coded weight: two products of 7 and 8 bits still fit 16 bit
 
 
 class Bert:
-    """The encoder of one weights file: token ids in, sentence vectors out.
-
-    Safe to call from several threads, and starts none: a question is too short to be shared among cores, and the cores
-    have more questions, or batches, to work at beside each other.
-    """
+    """The encoder of one weights file: token ids in, sentence vectors out. Safe to call from several threads, and
+    starts none: a question is too short to be shared among cores, and the cores have more questions, or batches, to
+    work at beside each other."""
 
     def __init__(
         self,
@@ -204,11 +197,9 @@ class Bert:
         graphs: GraphCache | None = None,
         device: Device = "cpu",
     ) -> None:
-        """Load the model (about 0.05 s on the CPU); the graph is kept in `graphs`.
-
-        In int8 a question takes 0.7 of the time, for a vector with a cosine of some 0.998 to that of float32. Raises
-        ModelError: the file is not a float32 BERT encoder, or CUDA is demanded and cannot be used.
-        """
+        """Load the model (about 0.05 s on the CPU); the graph is kept in `graphs`. In int8 a question takes 0.7 of the
+        time, for a vector with a cosine of some 0.998 to that of float32. Raises ModelError: the file is not a float32
+        BERT encoder, or CUDA is demanded and cannot be used."""
         import onnxruntime as ort
 
         provider = provider_of(device)
@@ -238,8 +229,7 @@ class Bert:
 
 
 def provider_of(device: Device) -> str:
-    """Return the execution provider for a device on this machine. Raises ModelError: CUDA is required and onnxruntime
-    does not offer it."""
+    """Return the execution provider for a device on this machine. Raises ModelError: CUDA is required and missing."""
     import onnxruntime as ort
 
     provider = chosen_provider(device, ort.get_available_providers())
@@ -275,12 +265,9 @@ _BYTES = {"F32": 4, "F16": 2}
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """Return the float32 and float16 tensors of a safetensors file, by name without the prefix `bert.`.
-
-    Layout: 8 bytes little-endian header length, a JSON header, the tensors' bytes
-    (https://huggingface.co/docs/safetensors). Tensors of other types are left out. Raises ModelError: the file is
-    missing, truncated, or something else.
-    """
+    """Return the float32 and float16 tensors of a safetensors file, by name without the prefix `bert.`. Layout: 8 bytes
+    little-endian header length, a JSON header, the tensors' bytes (https://huggingface.co/docs/safetensors). Tensors of
+    other types are left out. Raises ModelError: the file is missing, truncated, or something else."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -377,11 +364,9 @@ class _Graph:
 
 class _ByteGraph(_Graph):
     """A graph that multiplies bytes: weights of 7 bits, on a scale for each output; activations of 8, on one scale for
-    all tokens, computed on the fly.
-
-    Two things bring the vectors much nearer to those of float32, for a few hundredths of the time: value projections,
-    which go straight into the sentence's vector, stay as they are, and tokens are levelled before each product.
-    """
+    all tokens, computed on the fly. Two things bring the vectors much nearer to those of float32, for a few hundredths
+    of the time: value projections, which go straight into the sentence's vector, stay as they are, and tokens are
+    levelled before each product."""
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
         super().__init__(tensors, file)
@@ -414,12 +399,10 @@ class _ByteGraph(_Graph):
 def bert_graph(
     tensors: Mapping[str, Tensor], shape: Shape, file: Path, precision: Precision, dense: Path | None = None
 ) -> bytes:
-    """Return the serialized encoder: inputs `ids` [n, s] and `lengths` [n], output `vectors` [n, d] of length one.
-
-    BERT (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) with post-layer normalization and exact GELU; mean
-    pooling over the real tokens or the first token, then a linear layer if there is one, then L2 (Reimers & Gurevych
-    2019, https://arxiv.org/abs/1908.10084). Raises ModelError: a tensor is missing.
-    """
+    """Return the serialized encoder: inputs `ids` [n, s] and `lengths` [n], output `vectors` [n, d] of length one. BERT
+    (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) with post-layer normalization and exact GELU; mean pooling
+    over the real tokens or the first token, then a linear layer if there is one, then L2 (Reimers & Gurevych 2019,
+    https://arxiv.org/abs/1908.10084). Raises ModelError: a tensor is missing."""
     graph = _Graph(tensors, file) if precision == "float32" else _ByteGraph(tensors, file)
     mask = _mask(graph)
     x = _embeddings(graph, shape)

@@ -1,10 +1,8 @@
-"""ONNX models as bytes: the few messages of the format that the graphs here are made of, as protobuf writes them.
-
-A message is fields by number, each an integer, a float, text, bytes or a list of them; the numbers are those of
+"""ONNX models as bytes: the few messages of the format that the graphs here are made of, as protobuf writes them. A
+message is fields by number, each an integer, a float, text, bytes or a list of them; the numbers are those of
 onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto), the encoding is that of
 https://protobuf.dev/programming-guides/encoding/. The package `onnx`, 28 MB, is needed only by the test that reads what
-is written here.
-"""
+is written here."""
 
 from __future__ import annotations
 
@@ -35,10 +33,8 @@ class GraphCache:
         self._home = home
 
     def get(self, made_from: str, make: Callable[[], bytes]) -> bytes:
-        """Return the graph, or digest, made from something, as it was kept, or as it is made now.
-
-        A file that was altered is made again; if nothing can be kept, or there is no home yet, nothing is.
-        """
+        """Return the graph, or digest, made from something, as it was kept, or as it is made now. A file that was
+        altered is made again; if nothing can be kept, or there is no home yet, nothing is."""
         if not self._home.is_dir():
             return make()
         name = hashlib.sha256(made_from.encode()).hexdigest()[:32]

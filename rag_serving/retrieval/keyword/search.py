@@ -76,8 +76,7 @@ class Scored:
 
     @cached_property
     def named_page(self) -> int | None:
-        """The one page whose title is the topic of a question frame; None without a frame, or if several have that
-        title."""
+        """The one page whose title is the topic of a question frame; None without a frame, or if several are."""
         whole = self._whole_pages
         if not self._question.is_framed or len(whole) != 1 or not len(self._among_of(int(whole[0]))):
             return None
