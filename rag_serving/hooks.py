@@ -178,21 +178,16 @@ class BudgetError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class BudgetsAwayError(Exception):
-    """Usage is unavailable, and limited acts are refused without it (`budgets.strict`)."""
-
-
 class TenantBudget(Protocol):
     """One tenant's limits and usage. Safe to use from several threads; processes share it."""
 
     def take(self, measure: Measure, part: Part) -> Sequence[object]:
         """Count one question, or one document, that is about to be worked on; return the soft limits that are reached.
-        Raises BudgetError: a hard limit is reached; nothing is counted; BudgetsAwayError: the database is away, and
-        `budgets.strict` is set."""
+        Raises BudgetError: a hard limit is reached; nothing is counted."""
 
     def check(self) -> Sequence[object]:
         """Return the soft limits reached by tokens and money; call it before a further request to a model. Raises
-        BudgetError, BudgetsAwayError: as `take`."""
+        BudgetError: as `take`."""
 
     def spend(self, part: Part, tokens: int, cost: float) -> None:
         """Count the usage of models. Never fails: unwritten counts are added to the next one."""
@@ -221,7 +216,7 @@ def open_budgets(config: Config, tenants: Iterable[str], always: bool = False) -
 @contextmanager
 def counted(budget: TenantBudget | None, measure: Measure, part: Part) -> Iterator[None]:
     """Count something while it is done; where that fails it is not counted. None: nothing is limited. Raises
-    BudgetError, BudgetsAwayError: as `TenantBudget.take`."""
+    BudgetError: as `TenantBudget.take`."""
     if budget:
         budget.take(measure, part)
     try:

@@ -85,8 +85,7 @@ def settings(home: Path | str, tenants: Sequence[str]) -> dict[str, Any]:
         for tenant in tenants
         for space in TENANTS[tenant]
     }  # fmt: skip
-    limits = {"rate_limit_per_minute": 0, "address_limit_per_minute": 0, "streams_per_caller": 64}
-    serving = {"auth": "tokens", **limits}
+    serving = {"auth": "tokens", "rate_limit_per_minute": 0, "streams": 512}
     tenant_sections: dict[str, Any] = {name: {} for name in tenants}
     embedding = {"query_cache": 0}  # else the load would leave the embedding out after its first minute
     return {

@@ -110,7 +110,7 @@ def contradictions(context: Context, installation: Installation, reporter: StepR
     their review date or without an owner, and copies that drift apart.
 
     The same as `citelock lint --tenant`. It quotes pages regardless of their readers: the report is for operators.
-    Findings acknowledged in `evaluation.acknowledged` are left out.
+    Findings acknowledged in `acknowledged/TENANT.yaml` beside the gold sets are left out.
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "contradictions")

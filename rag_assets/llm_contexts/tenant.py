@@ -25,7 +25,6 @@ from rag_assets.llm_contexts.writer import (
     calls_about,
     document_budget,
     known_contexts,
-    oldest_prompt,
 )
 from rag_assets.monitoring.alerts import ERROR_CHARS, is_nth_alert
 from rag_assets.progress import duration
@@ -240,7 +239,7 @@ def plan_contexts(chunks: pa.Table, settings: Context, folder: Path, home: Path 
     except SecretError as error:
         raise ModelError(f"cached contexts cannot be authenticated: {error}") from error
     cache = ContextCache(folder, *(model_name(model).key for model in models.values()), seal=seal)
-    return ContextPlan(settings, cache, documents, known_contexts(cache, documents, oldest_prompt(settings)))
+    return ContextPlan(settings, cache, documents, known_contexts(cache, documents))
 
 
 def write_contexts(plan: ContextPlan | None, watch: Watch, budget: TenantBudget | None = None) -> Contexts:

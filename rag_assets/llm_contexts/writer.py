@@ -35,7 +35,7 @@ from rag_assets.steps.contexts.prompt import (
 )
 from rag_serving.artifacts.secret import Seal
 from rag_serving.config.models import Context
-from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
+from rag_serving.hooks import BudgetError, TenantBudget
 from rag_serving.models.chat.client import TooLateError
 from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import ModelError
@@ -73,14 +73,14 @@ class ContextCache:
         self._seal = seal
         self._file = ContentCache(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
 
-    def lookup(self, keys: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
-        """Return the contexts of these passages written by a prompt of at least this version. Raises ModelError: the
-        file cannot be used."""
-        return self._lookup("key", keys, oldest_prompt)
+    def lookup(self, keys: Sequence[str]) -> dict[str, WrittenContext]:
+        """Return the contexts of these passages, whatever prompt they were written by. Raises ModelError: the file
+        cannot be used."""
+        return self._lookup("key", keys)
 
-    def lookup_places(self, places: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
+    def lookup_places(self, places: Sequence[str]) -> dict[str, WrittenContext]:
         """Return contexts of the same text at the same place of the same page, under any title; see `lookup`."""
-        return self._lookup("place", places, oldest_prompt)
+        return self._lookup("place", places)
 
     def remember(self, written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> None:
         """Store contexts by the keys of their passages, with their places by key, in one transaction. Raises
@@ -88,7 +88,7 @@ class ContextCache:
         rows = [(*row, self._seal.of(_sealed(row)) if self._seal else None) for row in _rows(written, places)]
         self._file.run(lambda database: database.executemany(_INSERT, rows), None)
 
-    def _lookup(self, column: str, keys: Sequence[str], oldest_prompt: int) -> dict[str, WrittenContext]:
+    def _lookup(self, column: str, keys: Sequence[str]) -> dict[str, WrittenContext]:
         addresses = {_address(model, key): (rank, key) for rank, model in enumerate(self.models) for key in keys}
         cached: dict[str, tuple[tuple[int, float], WrittenContext]] = {}
 
@@ -99,7 +99,7 @@ class ContextCache:
                     continue
                 (rank, key), context = addresses[address], _context(entry[2:])
                 order = rank, -context.made_at
-                if context.prompt_version >= oldest_prompt and (key not in cached or order < cached[key][0]):
+                if key not in cached or order < cached[key][0]:
                     cached[key] = order, context
 
         self._file.run(read, None)
@@ -243,20 +243,13 @@ def calls_about(documents: Sequence[ContextDocument], known: Collection[str], si
     return calls
 
 
-def oldest_prompt(settings: Context) -> int:
-    """Return the oldest prompt whose contexts are still valid."""
-    return VERSION if settings.refresh else 0
-
-
-def known_contexts(
-    cache: ContextCache, documents: Sequence[ContextDocument], oldest_prompt: int = 0
-) -> dict[str, WrittenContext]:
+def known_contexts(cache: ContextCache, documents: Sequence[ContextDocument]) -> dict[str, WrittenContext]:
     """Return the known contexts, by the keys of their passages. A renamed page keeps its contexts, except those that
     mention words of the old title alone. Raises ModelError: the cache cannot be used."""
     passages = {passage.key: (passage, document) for document in documents for passage in document.passages}
-    known = cache.lookup([*passages], oldest_prompt)
+    known = cache.lookup([*passages])
     missing = {key: place for key, place in passages.items() if key not in known}
-    places = cache.lookup_places([passage.place for passage, _ in missing.values()], oldest_prompt)
+    places = cache.lookup_places([passage.place for passage, _ in missing.values()])
     renamed = {
         key: places[passage.place]
         for key, (passage, document) in missing.items()
@@ -351,7 +344,7 @@ class ContextWriter:
         """Return the contexts of all passages, from the cache if it has them; `known` are those, if they were looked
         up. Raises ModelError: the cache cannot be used; a model that fails is no error."""
         if known is None:
-            known = known_contexts(self.cache, documents, oldest_prompt(self.settings))
+            known = known_contexts(self.cache, documents)
         calls = calls_about(documents, known, self.settings.chunks_per_call)
         run = _Run(self, ContextUsage(sum(len(call.indexes) for call in calls)))
         if calls:
@@ -487,7 +480,7 @@ def _refusal(budget: TenantBudget) -> str:
     """Return why the budget forbids requests now; empty if it does not."""
     try:
         budget.check()
-    except (BudgetError, BudgetsAwayError) as error:
+    except BudgetError as error:
         return f"{NOT_ASKED}{error}"
     return ""
 

@@ -36,7 +36,7 @@ from rag_serving.artifacts.manifest import WORDS, EmbedderFacts, Manifest
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_json, read_table, remove_folder, write_json, write_table
 from rag_serving.config.loading import Config
-from rag_serving.hooks import BudgetError, BudgetsAwayError, open_budgets
+from rag_serving.hooks import BudgetError, open_budgets
 from rag_serving.models import open_embedder, open_input_limit
 from rag_serving.models.protocols import Embedder
 
@@ -111,7 +111,7 @@ def _within_budget(config: Config, tenant: str, embedder: Embedder) -> Iterator[
     is_limited_here = budget is not None and config.jobs.embedding == "in_process"
     try:
         yield BudgetedEmbedder(embedder, budget, config.embedding) if budget and is_limited_here else embedder
-    except (BudgetError, BudgetsAwayError) as error:
+    except BudgetError as error:
         raise BuildError(f"{error}; what was embedded is kept") from error
     finally:
         if budget:

@@ -167,7 +167,7 @@ def refuse_oversized(parts: Iterable[pa.Table]) -> None:
         if name := oversized_column(part):
             raise BuildError(
                 f"column {name!r} of {len(part):,} chunks is larger than the {MOST:,} bytes that a part of a "
-                "generation can hold; set indexing.max_part_chunks to fewer"
+                "generation can hold; lower ingestion.chunk_size_tokens"
             )
 
 

@@ -157,7 +157,7 @@ class BudgetedEmbedder:
         return self._embedder.dimension
 
     def embed_documents(self, texts: Sequence[str], progress: TextProgress | None = None) -> NDArray[np.float32]:
-        """Return the vectors of some texts. Raises BudgetError, BudgetsAwayError: no more may be embedded now; the
+        """Return the vectors of some texts. Raises BudgetError: no more may be embedded now; the
         model was not called."""
         self._budget.check()
         vectors = self._embedder.embed_documents(texts, progress)

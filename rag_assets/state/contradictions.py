@@ -40,9 +40,9 @@ def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
 
 
 def acknowledged_of(config: Config, tenant: str) -> Mapping[str, Acknowledgement]:
-    """Return the acknowledgements in a tenant's file of `evaluation.acknowledged`; without one none. Raises
-    ConfigError: it cannot be read; the message says why."""
-    path = config.evaluation.acknowledged / f"{tenant}.yaml"
+    """Return the acknowledgements in a tenant's file beside the gold sets; without one none. Raises ConfigError: it
+    cannot be read; the message says why."""
+    path = config.evaluation.gold.parent / "acknowledged" / f"{tenant}.yaml"
     return read_acknowledged(path if path.is_file() else None)
 
 

@@ -23,7 +23,6 @@ from rag_assets.steps import dedup
 from rag_assets.steps.chunks import chunking, select
 from rag_assets.steps.chunks.chunking import ChunkSize
 from rag_assets.steps.contexts import contextualize
-from rag_assets.steps.contexts import prompt as context_prompt
 from rag_assets.steps.readers import ReaderOrigins
 from rag_assets.steps.sections import splitting as sections
 from rag_serving.access import group_members as membership
@@ -241,23 +240,16 @@ def tenant_inputs(
         (PAGE_FACTS.version, DUPLICATES.version, dict(facts)),
         (embedder, contextualize.WINDOWS_VERSION),
         (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
-        (config.context.provider, config.context.model, config.context.refresh and context_prompt.VERSION),
+        (config.context.provider, config.context.model, False),
         (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
         (DEDUP_MAP.version, dedup.SIGNATURE_VERSION, dedup.VERSION),
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
         *((most, always) if always or most != Indexing().graph_chunks else ()),
-        *_parts(config),
         (lexical.FORMAT, chroma.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
         (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
         *_database(config),
     )
-
-
-def _parts(config: Config) -> tuple[tuple[str, int], ...]:
-    """Return the settings that decide on a generation's parts; empty for the default."""
-    most = config.indexing.max_part_chunks
-    return (("parts", most),) if most != Indexing().max_part_chunks else ()
 
 
 def _database(config: Config) -> tuple[tuple[str, str], ...]:

@@ -19,7 +19,7 @@ from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.checking.guarantee import NoChannelError
 from rag_serving.conversations.sessions import SessionError
 from rag_serving.degradation.phases import RetrievalOffError
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
+from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.query.filters import FilterError
@@ -66,8 +66,7 @@ def add_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _answering(refusal))
 
     @app.exception_handler(BudgetError)
-    @app.exception_handler(BudgetsAwayError)
-    async def budget_error(request: HttpRequest, error: BudgetError | BudgetsAwayError) -> JSONResponse:
+    async def budget_error(request: HttpRequest, error: BudgetError) -> JSONResponse:
         return error_response(request.url.path, budget_refusal(error))
 
     @app.exception_handler(RequestError)

@@ -200,8 +200,9 @@ class Slots:
     def take(self) -> RequestError | None:
         """Take one. Return why there is none to take."""
         caller = self._caller
-        if caller and self._taken.by_caller[caller] >= self._serving.streams_per_caller:
-            message = f"at most {self._serving.streams_per_caller} answers are streamed to one caller at once"
+        most = -(-self._serving.streams // self._serving.streams_share)
+        if caller and self._taken.by_caller[caller] >= most:
+            message = f"at most {most} answers are streamed to one caller at once"
             message = f"{message}; read one to its end, or ask without `stream`"
             return RequestError(429, "RATE_LIMIT", message, retry_after=RETRY_AFTER_S)
         if self._taken.all >= self._serving.streams:

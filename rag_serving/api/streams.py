@@ -21,19 +21,14 @@ from rag_serving.api.limits import Slots, end_turn
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
+from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError
 from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
 
-BUDGETS_AWAY = "what was used of the budget cannot be looked up at the moment, and nothing is done without that"
-_RETRY_AFTER_S = 30
 
-
-def budget_refusal(error: BudgetError | BudgetsAwayError) -> RequestError:
-    """Return the caller's error: 429 with the seconds until the budget renews, or 503."""
-    if isinstance(error, BudgetError):
-        return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
-    return RequestError(503, "UNAVAILABLE", BUDGETS_AWAY, retry_after=_RETRY_AFTER_S)
+def budget_refusal(error: BudgetError) -> RequestError:
+    """Return the caller's error: 429 with the seconds until the budget renews."""
+    return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
 
 
 MEDIA_TYPE = "text/event-stream"
@@ -140,7 +135,7 @@ class _Work:
             self._put(self._answer(self._progress))
         except StoppedError:
             self._put(_stopped(current()))
-        except (BudgetError, BudgetsAwayError) as error:
+        except BudgetError as error:
             self._put(budget_refusal(error))
         except AuditUnavailableError as error:
             _log.error("%s", error)

@@ -161,7 +161,7 @@ def asked(
     """Return the answer to a question; None if Ctrl-C cancelled it, or, with a message, if a budget is spent or it
     cannot be logged."""
     from rag_serving.deadline import Deadline, StoppedError, run_in_thread, within
-    from rag_serving.hooks import AuditUnavailableError, BudgetError, BudgetsAwayError
+    from rag_serving.hooks import AuditUnavailableError, BudgetError
 
     deadline = Deadline(_LONGEST_S)
     with shown() as listen:
@@ -181,7 +181,7 @@ def asked(
                 wait([outcome], 1.0)
         except StoppedError:
             pass
-        except (AuditUnavailableError, BudgetError, BudgetsAwayError) as error:
+        except (AuditUnavailableError, BudgetError) as error:
             complain(str(error))
     return None
 

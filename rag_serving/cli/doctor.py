@@ -378,7 +378,7 @@ async def _look(provider: Provider) -> Finding:
         keys = await provider.keys()
     except ProviderDownError as error:
         return Finding(_NAME, "fail", f"{settings.issuer}: {error}", "mend serving.oidc.issuer, or start the provider")
-    mend = "set serving.oidc.algorithms to what the provider signs with"
+    mend = "let the provider sign with RS256 or ES256"
     found = _signing(Finding(_NAME, "fail", settings.issuer, mend), keys, settings.algorithms)
     if found.state == "ok" and not metadata.has_pkce:
         return Finding(_NAME, "warn", f"{found.detail}; it does not know PKCE with S256", "see the provider's settings")

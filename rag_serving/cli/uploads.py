@@ -83,7 +83,7 @@ def add(
     given.
     """
     from rag_serving.documents.kinds import KindError
-    from rag_serving.hooks import AuditUnavailableError, BudgetError, BudgetsAwayError, counted, open_budgets
+    from rag_serving.hooks import AuditUnavailableError, BudgetError, counted, open_budgets
 
     if replace and len(files) > 1:
         raise UsageError("--replace takes one file: the new version of the document")
@@ -97,7 +97,7 @@ def add(
         try:
             with counted(budget, "documents", "uploads"):
                 entries.append(_put(inbox, file, (wanted, replace), settings))
-        except (OSError, KindError, UsageError, AuditUnavailableError, BudgetError, BudgetsAwayError) as error:
+        except (OSError, KindError, UsageError, AuditUnavailableError, BudgetError) as error:
             failed += 1
             complain(for_log(f"{file.name}: {error.strerror if isinstance(error, OSError) else error}"))
     if as_json:

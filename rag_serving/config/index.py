@@ -124,17 +124,15 @@ class Index(Section):
     """The same for the user that creates schema and roles; only for `citelock index migrate`."""
     connections: ClassVar[int] = 8  # of one serving process
     statement_timeout_s: ClassVar[float] = 10  # seconds of one read of a question
-    publish_timeout_s: float = Field(3600, ge=1, le=86_400)
-    """Seconds of one step of a publication."""
+    publish_timeout_s: ClassVar[float] = 3600  # seconds of one step of a publication: HNSW indexes take long
     tries: ClassVar[int] = 6  # attempts while Qdrant is busy or unreachable
     cache_bytes: ClassVar[int] = 256 << 20  # bytes of catalogs that a serving process holds
-    partition_chunks: int = Field(2_000, ge=0)
-    """Chunks from which a generation has its own partitions; smaller ones share partitions and are separated by row
-    policies."""
+    # Chunks from which a generation has its own partitions; smaller ones share partitions and are separated by row
+    # policies.
+    partition_chunks: ClassVar[int] = 2_000
     ann_chunks: int = Field(20_000, ge=1)
     """Chunks from which a generation gets an HNSW index; smaller ones are searched exactly."""
-    ef_search: int = Field(320, ge=80, le=1_000)
-    """Candidates of an HNSW search."""
+    ef_search: ClassVar[int] = 320  # candidates of an HNSW search; pgvector takes 1,000 at most
     # Half precision in the HNSW index, which halves its size; candidates are compared again in full precision.
     # auto: in the HNSW index. never: nowhere.
     halfvec: ClassVar[Halfvec] = "auto"
@@ -152,10 +150,11 @@ class Index(Section):
     quota_vectors: int | None = Field(None, ge=1)
     """Qdrant: most vectors of all generations; a publication warns from 80 % on and is refused beyond 100 %. null:
     no limit."""
-    quota_bytes: int | None = Field(None, ge=1)
-    """The same for bytes of vectors and payloads, as sent."""
 
-    gone: ClassVar = dict.fromkeys(("ca_file", "compression", "engine", "replicas", "shards"), _WENT)
+    gone: ClassVar = {
+        **dict.fromkeys(("ca_file", "compression", "engine", "replicas", "shards"), _WENT),
+        "quota_bytes": "a limit of vectors: index.quota_vectors",
+    }
 
     @field_validator("kind", mode="before")
     @classmethod
@@ -193,10 +192,10 @@ class Indexing(Section):
     # Chunks up to which Chroma's index is built unless `dense_search` says chroma. A larger one is searched exactly: in
     # 36 ms for a million chunks on two cores, where building Chroma's index takes some 20 minutes.
     max_graph_chunks: ClassVar[int] = 250_000
-    max_part_chunks: int = Field(250_000, ge=16)
-    """Chunks of one set of files. A larger one is stored in parts of at most so many chunks (a page is never divided).
-    Each part has its own chunk table, vectors and codes; an object store gets only parts whose pages changed. A part's
-    texts may take 2 GiB."""
+    # Chunks of one set of files. A larger one is stored in parts of at most so many chunks (a page is never divided).
+    # Each part has its own chunk table, vectors and codes; an object store gets only parts whose pages changed. The
+    # texts of a part may take 2 GiB, 8,590 bytes a chunk.
+    max_part_chunks: ClassVar[int] = 250_000
     keep_generations: int = Field(5, ge=1)
     """Generations kept for rollback, the published one included."""
     min_ann_recall: ClassVar[float] = 0.95  # recall@10 of the dense index that publishing needs

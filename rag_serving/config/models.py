@@ -109,6 +109,8 @@ class ContextFallback(ContextModel):
 class Context(ContextModel):
     """The prefix of a chunk that describes where it comes from."""
 
+    gone: ClassVar = {"refresh": "gone: delete HOME/tenants/TENANT/cache/contexts.sqlite to have contexts written anew"}
+
     provider: Literal["metadata", "none", "ollama", "openai"] = "metadata"
     """metadata: title and heading path; none: no prefix; ollama and openai: a language model writes it."""
     fallback: ContextFallback | None = None
@@ -119,8 +121,6 @@ class Context(ContextModel):
     attempts: ClassVar[int] = 3  # calls for a passage until its context is good enough; the best context is kept
     chunks_per_call: int = Field(1, ge=1, le=20)
     """Passages of one page in one call."""
-    refresh: bool = False
-    """Rewrite contexts of an older prompt of the program."""
 
     @model_validator(mode="after")
     def _fallback_has_a_first(self) -> Context:

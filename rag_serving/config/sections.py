@@ -144,12 +144,12 @@ class Evaluation(Section):
     """Questions with known answers that a candidate generation must answer before it is published."""
 
     gold: Path = Path("evals/gold")
-    """Folder of gold sets (*.yaml). A tenant without a gold set publishes without evaluation."""
+    """Folder of gold sets (*.yaml). A tenant without a gold set publishes without evaluation. Beside it,
+    `acknowledged/TENANT.yaml` has what is known of the report `contradictions` and stays: `acknowledged: [{id, reason,
+    until}]`."""
     gates: Path = Path("evals/gates.toml")
     """File of minimum values and allowed drops."""
-    acknowledged: Path = Path("evals/acknowledged")
-    """Folder with a TENANT.yaml of what is known of the report `contradictions` and stays: `acknowledged: [{id, reason,
-    until}]`."""
+    gone: ClassVar = {"acknowledged": "the folder `acknowledged` beside evaluation.gold"}
     models: Literal["embedded", "configured"] = "embedded"
     """embedded: without reranker and language model; configured: as for readers."""
     entailment: Literal["none", "generation"] = "none"
@@ -212,9 +212,7 @@ class Budgets(TenantBudgets):
     """What each tenant may use, counted over all processes in the installation's database. Needs
     `citelock[governance]`."""
 
-    strict: bool = False
-    """Refuse requests with a limit while the database is unavailable. If false, each process uses its own counts
-    meanwhile and stores them when the database is back."""
+    gone: ClassVar = {"strict": "fixed at false: each process counts by itself while the database is away; delete it"}
 
     @property
     def is_limited(self) -> bool:
@@ -477,8 +475,7 @@ class Documents(Section):
     """Limits for one page or attached file. Longer ones are cut; those that take too much time or memory are left out.
     Both are recorded with the reason, and all other pages are read as usual."""
 
-    max_text_chars: int = Field(2_000_000, ge=1000)
-    """Characters of text; a longer document is cut."""
+    max_text_chars: ClassVar[int] = 2_000_000  # characters of text; a longer document is cut
     max_headings: ClassVar[int] = 10_000  # each becomes a section
     max_blocks: ClassVar[int] = 100_000  # paragraphs, list items, table rows, blocks of code and links
     max_cells: ClassVar[int] = 200_000  # of all tables, merged and missing ones included

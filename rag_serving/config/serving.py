@@ -61,10 +61,8 @@ class Oidc(ClaimMapping):
     """Environment variable with the client's secret; null: a public client, with PKCE only."""
     scopes: list[str] = Field(["openid", "profile"], max_length=50)
     """Scopes that are requested; `openid` must be one of them."""
-    label: str = Field("Sign in", min_length=1, max_length=80)
-    """Label of the sign-in button."""
-    algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
-    """Accepted signature algorithms."""
+    label: ClassVar[str] = "Sign in"  # of the sign-in button
+    algorithms: ClassVar[tuple[Algorithm, ...]] = ("RS256", "ES256")  # of ID tokens; every provider has RS256
     leeway_s: ClassVar[int] = 60  # seconds by which the provider's clock may differ
     timeout_s: ClassVar[float] = 5  # seconds that one request to the provider may take
 
@@ -233,17 +231,18 @@ class Serving(Section):
     """Requests of one caller per minute, in each process; further ones are refused (429, `Retry-After`). A caller is a
     token, a key, or the user that a JSON Web Token names. 0: no limit. Not applied if `auth` is loopback. Limit for a
     whole tenant: `tenants.NAME.rate_limit_per_minute`."""
-    address_limit_per_minute: int = Field(60_000, ge=0)
-    """The same for one address (IPv6: a /64). All callers behind a proxy share one address, unless `trusted_proxies`
-    names the proxy. 0: no limit."""
+    # The same for one address (IPv6: a /64). All callers behind a proxy share one address, unless `trusted_proxies`
+    # names the proxy.
+    address_limit_per_minute: ClassVar[int] = 60_000
     request_timeout_s: float = Field(150, ge=1, le=3600)
     """Seconds that an answer may take (then 504). Models get the remaining time less a fifth (5 s at most), so that
     there is time to replace one that does not respond. If a client disconnects, the work for it is cancelled, including
     waiting for models."""
     streams: int = Field(64, ge=1, le=1000)
-    """Answers streamed at the same time, in each process; further ones are refused (503, `Retry-After`)."""
-    streams_per_caller: int = Field(8, ge=1, le=1000)
-    """The same for one caller (429). If `auth` is loopback, all callers share `streams` instead."""
+    """Answers streamed at the same time, in each process; further ones are refused (503, `Retry-After`). One caller
+    gets an eighth of them (429), or all if `auth` is loopback."""
+    streams_share: ClassVar[int] = 8  # callers with all their streams at once who leave nothing for others
+    gone: ClassVar = {"streams_per_caller": "an eighth of serving.streams"}
     unread_s: ClassVar[int] = 30  # seconds that a client may leave sent data unread; then the connection is closed
     keep_alive_s: ClassVar[int] = 5  # seconds that a connection may be idle between two requests; then it is closed
     trusted_proxies: list[str] = Field([], max_length=100)

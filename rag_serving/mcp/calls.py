@@ -20,7 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF, Pipeline
 from rag_serving.deadline import Deadline, StoppedError, within
 from rag_serving.degradation.phases import RetrievalOffError
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
+from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.query.filters import FilterError
@@ -203,4 +203,4 @@ def message_of(error: Exception) -> str | None:
         return RETRIEVAL_OFF if isinstance(error, RetrievalOffError) else RETRIEVAL_DOWN
     if isinstance(error, RemoteError):
         return RETRIEVAL_DOWN
-    return str(error) if isinstance(error, (FilterError, UnpublishedError, BudgetError, BudgetsAwayError)) else None
+    return str(error) if isinstance(error, (FilterError, UnpublishedError, BudgetError)) else None

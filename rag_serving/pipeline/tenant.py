@@ -165,7 +165,7 @@ class QuestionLog:
 
     def begin(self, trace: StageTrace) -> None:
         """Count a question before it is worked on, and note where the budget is nearly spent. Raises BudgetError: it is
-        spent; BudgetsAwayError: it cannot be looked up (`budgets.strict`)."""
+        spent."""
         if self.budget and self.budget.take("questions", "questions"):
             trace.raise_flag(NEARLY_SPENT)
 

@@ -38,7 +38,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "home": str(tmp_path),
             "tenants": {"acme": {}},
             "sources": {"uploads": {"kind": "files", "tenant": "acme"}},
-            "serving": {"auth": "tokens", "streams_per_caller": 2, "request_timeout_s": 3},
+            "serving": {"auth": "tokens", "streams": 16, "request_timeout_s": 3},
         }
     )
 

@@ -54,7 +54,7 @@ class Waiting:
 def app(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     tokens = {name: {"tenant": "acme", "user": name} for name in ("ann", "bob", "eve")}
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps(tokens))
-    serving = {"auth": "tokens", "streams": 3, "streams_per_caller": 2}
+    serving = {"auth": "tokens", "streams": 3, "streams_share": 2}
     made = create_app(configuration(wiki_home, serving=serving))
     made.state.service.warm()
     return made

@@ -62,10 +62,10 @@ def test_what_differs_is_quoted_with_links_and_fails_the_check_until_it_is_ackno
     code, out, _ = run("lint", "--config", config, "--format", "json")
     assert code == 1
     entries = [{"id": one["id"], "reason": "known"} for one in yaml.safe_load(out)["findings"]]
-    known = contradicted.wiki.folder / "known"
+    known = contradicted.wiki.folder / "acknowledged"
     known.mkdir()
     (known / "demo.yaml").write_text(yaml.safe_dump({"acknowledged": entries}), encoding="utf-8")
-    contradicted.wiki.configure(evaluation={"acknowledged": str(known)})
+    contradicted.wiki.configure(evaluation={"gold": str(known.with_name("gold"))})
     found, check = made(contradicted)
     assert check.passed
     assert (found["dagster/row_count"], found["acknowledged"]) == (0, 3)

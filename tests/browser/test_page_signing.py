@@ -28,7 +28,7 @@ SALARY = "How much is the salary bonus of the broker team?"
 def guarded_wire(asked_home: Path) -> Iterator[SlowWire]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", TOKENS)
-        yield SlowWire(create_app(configuration(asked_home, serving={"auth": "tokens", "streams_per_caller": 1})))
+        yield SlowWire(create_app(configuration(asked_home, serving={"auth": "tokens", "streams": 8})))
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def with_texts_of_three_gibibytes() -> pa.Table:
 
 def test_texts_beyond_two_gibibytes_in_one_part_are_refused_in_one_line(tmp_path: Path) -> None:
     table, store = with_texts_of_three_gibibytes(), Store(tmp_path)
-    told = r"'text' of 3 chunks .* 2,147,483,647 .* set indexing.max_part_chunks"
+    told = r"'text' of 3 chunks .* 2,147,483,647 .* lower ingestion.chunk_size_tokens"
     with pytest.raises(BuildError, match=told) as refused:
         build_dense(store, TENANT, table, clustered_vectors(3), config_for(tmp_path), MODEL)
     assert "\n" not in str(refused.value)

@@ -20,7 +20,6 @@ from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors
 from rag_assets.publishing.arrange import part_borders
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.repair import repair
-from rag_assets.state.records import tenant_inputs
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.manifest import read_manifest
@@ -342,12 +341,6 @@ def test_its_id_tells_a_generation_in_parts_from_the_same_chunks_in_others(tmp_p
         assert (told is None) == (most == 1000), "a generation of one part has the manifest that it always had"
         assert manifest.chunks == sum(part.chunks for part in manifest.parts) or not told
         assert manifest.vector_count == sum(part.vectors for part in manifest.parts) or not told
-
-
-def test_parts_of_another_size_are_built_though_no_page_changed(tmp_path: Path) -> None:
-    configs = [config_for(tmp_path), *(config_for(tmp_path, max_part_chunks=most) for most in (250_000, 1000, 100))]
-    assert len({tenant_inputs(config, {}, MODEL, {}) for config in configs}) == 3
-    assert tenant_inputs(configs[0], {}, MODEL, {}) == tenant_inputs(configs[1], {}, MODEL, {})
 
 
 @given(PAGES, st.lists(st.integers(0, 200), max_size=5))

@@ -42,7 +42,7 @@ def local(wiki_home: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def secured(wiki_home: Path) -> Iterator[str]:
     """A server that asks for tokens, and lets a caller stream one answer at a time."""
-    serving = {"mcp": True, "auth": "tokens", "public_url": PUBLIC, "streams_per_caller": 1}
+    serving = {"mcp": True, "auth": "tokens", "public_url": PUBLIC, "streams": 8}
     tenants: dict[str, Any] = {"acme": {"requests_at_once": 0}, "other": {}}  # answers overlap
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))

@@ -12,6 +12,7 @@ import pytest
 from sources.export_writer import Export
 from sources.pdf_writer import pdf
 from sources.stand_in_site import page
+from support.constants import section_of
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources import SourceError, SyncResult, open_source
@@ -181,7 +182,7 @@ def test_a_file_that_was_too_much_is_fetched_again_only_where_the_limit_is_anoth
         return Attached("7", "2", name, lambda: fetched.append(name) or b"line\n" * 1000, version=3)  # type: ignore[func-returns-value]
 
     settings = ConfluenceDump(kind="confluence_dump", tenant="acme", path=tmp_path, attachments="text")
-    small, usual = LimitedReader(Documents(max_text_chars=1000)), LimitedReader(Documents())
+    small, usual = LimitedReader(section_of(Documents, max_text_chars=1000)), LimitedReader(Documents())
     late, later = (f"it exceeds {seconds} s of parsing (documents.max_seconds)" for seconds in (30, 31))
     for known, rows in ((late, 0), (later, 1)):
         textless: dict[str, Any] = {"att7": [3, "a.txt", known]}

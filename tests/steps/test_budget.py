@@ -21,7 +21,6 @@ from rag_assets.steps.sections.reading import DirectReader
 from rag_assets.steps.sections.splitting import build_sections, sections_of_page
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import Documents
 
 SMALL = Budget(text_chars=60, headings=2, blocks=4, cells=6)
 
@@ -175,6 +174,6 @@ def test_only_so_many_lists_and_inclusions_of_one_page_are_followed() -> None:
 
 
 def test_other_limits_read_pages_anew_and_the_defaults_do_not() -> None:
-    usual, same = Config(), Config(documents=Documents(max_text_chars=2_000_000))
-    other = Config(documents=Documents(max_text_chars=1_999_999))
+    usual, same = Config(), Config(documents={"max_seconds": 30})
+    other = Config(documents={"max_seconds": 31})
     assert sections_settings(usual) == sections_settings(same) != sections_settings(other)

@@ -22,6 +22,7 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.databases import ServedGeneration, open_database
 from rag_serving.indexes.sources import open_source
 from support.chroma_server import started_chroma
+from support.constants import section_of
 from support.postgres import Postgres, started_pgvector
 from support.qdrant_server import QdrantServer
 from support.stand_in_http import StandIn
@@ -88,7 +89,7 @@ class Backends:
         settings, current = backend.settings(config.home), store.current(tenant)
         assert current
         if indexing := settings.get("indexing"):
-            changed = Indexing.model_validate({**config.indexing.model_dump(), **indexing})
+            changed = section_of(Indexing, **{**config.indexing.model_dump(), **indexing})
             filled = config.model_copy(update={"indexing": changed})
             assert repair(store, tenant, current, filled).left == ()
             return filled

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from rag_serving.artifacts.store import Store
-from rag_serving.hooks import BudgetError, BudgetsAwayError
+from rag_serving.hooks import BudgetError
 from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class CountedBudget:
         """`clock`: seconds since 1970."""
         budgets = config.budgets_of(tenant)
         self.tenant, self.limits = tenant, limits_of(budgets)
-        self._strict, self._keep_days = budgets.strict, config.telemetry.retention_days
+        self._keep_days = config.telemetry.retention_days
         self._database, self._clock = database, clock
         self._lock = threading.Lock()
         self._unwritten: Counter[tuple[Measure, str, Part]] = Counter()  # counted while the database was away
@@ -158,8 +158,6 @@ class CountedBudget:
         try:
             amounts = self._asked(lambda connection: self._take(connection, spans, counted, part, now))
         except TelemetryError as error:
-            if self._strict:
-                raise BudgetsAwayError(f"budgets.strict: what was used cannot be looked up ({error})") from error
             self._away(error)
             amounts = self._take_by_memory(spans, counted, part)
         if spent := self._spent_of(amounts, counted):

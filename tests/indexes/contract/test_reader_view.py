@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.constants import configured
 from support.index_backends import BACKENDS, PARTS, REMOTE, Backends
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors
 
@@ -18,7 +19,6 @@ from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import parse_config
 from rag_serving.indexes.view import HiddenRowError, ReaderView
 from rag_serving.query.parsing import read_query
 from rag_serving.records.queries import Filters
@@ -90,7 +90,7 @@ def open_view(
     vectors = clustered_vectors(sum(counts), dimension=8)
     keys = [[f"{number}.{window}" for window in range(count)] for number, count in enumerate(counts)]
     table = GENERATION_CHUNKS.table([{**row, "vector_keys": own} for row, own in zip(rows(), keys, strict=True)])
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **parts, **backend.settings(home)})
+    config = configured({"home": str(home), "tenants": {TENANT: {}}, **parts, **backend.settings(home)})
     built = build_generation(Store(home), TENANT, table, vectors, config, MODEL)
     assert bool(built.manifest.parts) == (name in ("parts", *REMOTE))
     built.close()

@@ -224,7 +224,7 @@ class WorkerVectors:
 
         Raises:
             DeadTextsError: some were put aside.
-            BudgetError, BudgetsAwayError: the tenant's budget is spent; enqueued jobs stay.
+            BudgetError: the tenant's budget is spent; enqueued jobs stay.
             ModelError: there is no progress, or the database is away for longer than `jobs.stalled_s`.
         """
         model = self._cache.model

@@ -27,7 +27,7 @@ from citelock_scale.embedding_jobs.job_files import JobResults, PayloadError, Pa
 from citelock_scale.embedding_jobs.queue import EmbeddingText, Failure, JobClaim, JobQueue
 from rag_assets.embedding_usage import JobsError, PageUsage, UsageCounter
 from rag_serving.artifacts.store import StoreError
-from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
+from rag_serving.hooks import BudgetError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.telemetry.usage import WORKERS
 
@@ -257,7 +257,7 @@ class Worker:
             _log.warning("job %s of %s: %s", claim.id, claim.tenant, error)
             self._queue.finish(claim, [], [Failure(claim.keys, str(error))])
             self.tally.failed += len(claim.keys)
-        except (BudgetError, BudgetsAwayError) as error:  # other tenants' jobs go on
+        except BudgetError as error:  # other tenants' jobs go on
             self._queue.give_back(claim, str(error), SPENT_S)
         except (ModelError, OSError, StoreError) as error:
             self._queue.give_back(claim, str(error), AWAY_S)
@@ -273,7 +273,7 @@ class Worker:
         """Look whether a tenant may have more embedded.
 
         Raises:
-            BudgetError, BudgetsAwayError: not now.
+            BudgetError: not now.
         """
         if budget := self._metered.budgets.get(tenant):
             budget.check()

@@ -219,7 +219,7 @@ def remote_error(error: Exception) -> RemoteError:
 
     said = redacted(one_line(error))
     if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable):
-        return RemoteTimeoutError(f"the database took longer than a read or index.publish_timeout_s may take ({said})")
+        return RemoteTimeoutError(f"the database took longer than a read or a step of a publication may take ({said})")
     if isinstance(error, PoolTimeout):
         return RemoteConnectionError(f"no connection to the database of `index` ({said})")
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):

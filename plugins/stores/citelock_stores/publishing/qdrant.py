@@ -475,16 +475,16 @@ class QuotaError(RemoteError):
 
 @dataclass(frozen=True)
 class QdrantPublication:
-    """The result of a publication. `recall`: of sample queries, 0 to 1; `quotas`: the used part of each; `warnings`:
-    messages for an operator."""
+    """The result of a publication. `recall`: of sample queries, 0 to 1; `quota`: the used part of it; `warning`: for
+    an operator; empty without."""
 
     generation: str
     previous: str | None
     uploaded: Uploaded
     recall: float
     removed: tuple[str, ...]
-    quotas: tuple[str, ...]
-    warnings: tuple[str, ...]
+    quota: str
+    warning: str
 
     def figures(self) -> dict[str, int | float | str]:
         """Return its figures for people: numbers and short texts by name."""
@@ -497,8 +497,8 @@ class QdrantPublication:
             "seconds": round(done.seconds, 3),
             "sample_queries": PROBES,
             "sample_recall": round(self.recall, 4),
-            "quota": "; ".join(self.quotas) or "none is configured",
-            "warnings": "; ".join(self.warnings) or "none",
+            "quota": self.quota or "none is configured",
+            "warnings": self.warning or "none",
         }
 
 
@@ -523,13 +523,13 @@ class QdrantPublisher(QdrantAlias):
         files = read_files(self._store, self.tenant, generation_id, self._config.indexing.memory_bytes)
         points = QdrantPoints(files, self._store.generation(self.tenant, generation_id), self._config.home)
         removed = self.prune(also_keep=generation_id)
-        quotas, warnings = self._check_quota(points)
+        quota, warning = self._check_quota(points)
         upload = QdrantUpload(self.requests, self.layout.collection(self.tenant, generation_id), points, self._config)
         uploaded = upload.send(progress, resend)
         recall = upload.check()
         upload.complete()
         previous = self.point_to(generation_id)
-        return QdrantPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings)
+        return QdrantPublication(generation_id, previous, uploaded, recall, removed, quota, warning)
 
     def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
         """Remove the remains of killed publications, and all but the last `keep_generations`; return their ids.
@@ -551,34 +551,28 @@ class QdrantPublisher(QdrantAlias):
             self.remove(each)
         return tuple(sorted(each.id for each in doomed))
 
-    def _check_quota(self, points: QdrantPoints) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the future use of each quota, and warnings of those that are nearly used up.
+    def _check_quota(self, points: QdrantPoints) -> tuple[str, str]:
+        """Return the future use of the quota, and a warning if it is nearly used up; both empty without a quota.
 
         Raises:
-            QuotaError: one would be exceeded.
+            QuotaError: it would be exceeded.
         """
-        settings, shares, warnings = self._config.index, list[str](), list[str]()
-        if settings.quota_vectors is None and settings.quota_bytes is None:
-            return (), ()
+        quota = self._config.index.quota_vectors
+        if quota is None:
+            return "", ""
         base = self.layout.base
         names = [name for name in self.collections() if name == base or name.startswith(f"{base}.")]
         everything = [each for name in names for each in self.in_collection(name, everybody=True)]
         others = [each.manifest for each in everything if each.manifest and each.id != points.manifest.id]
-        used = sum(each.vectors for each in others), sum(each.bytes for each in others)
-        own = points.manifest.vector_count, points.size
-        quotas = settings.quota_vectors, settings.quota_bytes
-        for name, quota, before, new in zip(("vectors", "bytes"), quotas, used, own, strict=True):
-            if quota is None:
-                continue
-            share = f"{before + new:,} of {quota:,} {name} (index.quota_{name})"
-            shares.append(share)
-            if before + new < _WARN * quota:
-                continue
-            if before + new > quota:
-                raise QuotaError(
-                    f"generation {points.manifest.id} would take Qdrant to {share}; nothing was sent. Lower "
-                    "indexing.keep_generations, index fewer pages, or raise the quota"
-                )
-            warnings.append(f"Qdrant holds {share} with generation {points.manifest.id}")
-            _log.warning("%s", warnings[-1])
-        return tuple(shares), tuple(warnings)
+        used = sum(each.vectors for each in others) + points.manifest.vector_count
+        share = f"{used:,} of {quota:,} vectors (index.quota_vectors)"
+        if used > quota:
+            raise QuotaError(
+                f"generation {points.manifest.id} would take Qdrant to {share}; nothing was sent. Lower "
+                "indexing.keep_generations, index fewer pages, or raise the quota"
+            )
+        if used < _WARN * quota:
+            return share, ""
+        warning = f"Qdrant holds {share} with generation {points.manifest.id}"
+        _log.warning("%s", warning)
+        return share, warning
