@@ -33,7 +33,7 @@ from rag_assets.sensors import (
     watch_sources,
 )
 from rag_serving.config.loading import Config, ConfigError, load_usable
-from rag_serving.config.sections import ExecutorKind, Orchestration
+from rag_serving.config.sections import ExecutorKind
 from rag_serving.plugins import one
 
 PARTITION = "dagster/partition"
@@ -44,7 +44,7 @@ def open_executor(config: Config) -> dg.ExecutorDefinition:
     option; the message is one line."""
     usual = config.orchestration.executor
     kinds = {usual, *(config.executor_of(tenant) for tenant in config.tenants)}
-    known = {kind: _definition(kind, config.orchestration) for kind in sorted(kinds)}
+    known = {kind: _definition(kind, config.orchestration.options.get(kind, {})) for kind in sorted(kinds)}
     if len(known) == 1:
         return known[usual]
 
@@ -55,9 +55,9 @@ def open_executor(config: Config) -> dg.ExecutorDefinition:
     return by_tenant
 
 
-def _definition(kind: ExecutorKind, settings: Orchestration) -> dg.ExecutorDefinition:
+def _definition(kind: ExecutorKind, options: Mapping[str, Any]) -> dg.ExecutorDefinition:
     try:
-        executor, options = _executor(kind, settings)
+        executor = _executor(kind)
     except ImportError as error:
         raise ConfigError(
             f"orchestration.executor {kind} needs {error.name or error}: pip install citelock[executors]"
@@ -67,31 +67,26 @@ def _definition(kind: ExecutorKind, settings: Orchestration) -> dg.ExecutorDefin
     if errors := validate_config(executor.config_schema.config_type, dict(options)).errors:
         told = " ".join(errors[0].message.partition(" Expected:")[0].split())
         raise ConfigError(f"orchestration: {kind} does not take its options: {told}")
-    return executor.configured(options, name=kind)
+    return executor.configured(dict(options), name=kind)
 
 
-def _executor(kind: ExecutorKind, settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
-    bound: dict[str, Any] = {"max_concurrent": settings.max_concurrent} if settings.max_concurrent else {}
+def _executor(kind: ExecutorKind) -> dg.ExecutorDefinition:
     match kind:
         case "in_process":
-            return dg.in_process_executor, {}
+            return dg.in_process_executor
         case "multiprocess":
-            return dg.multiprocess_executor, bound
+            return dg.multiprocess_executor
         case "celery":
-            celery = settings.celery
-            addresses = {"broker": {"env": celery.broker_env}, "backend": {"env": celery.backend_env}}
-            limits = {"queue": celery.queue, "lost_after_s": celery.lost_after_s, "attempts": celery.attempts}
-            return one("citelock.executors", "celery", "executors"), addresses | limits
+            executor: dg.ExecutorDefinition = one("citelock.executors", "celery", "executors")
+            return executor
         case "docker":
             from dagster_docker import docker_executor
 
-            image = {"image": settings.image} if settings.image else {}
-            return docker_executor, {**bound, **image, **settings.docker}
+            return docker_executor
         case "k8s":
             from dagster_k8s import k8s_job_executor
 
-            image = {"job_image": settings.image} if settings.image else {}
-            return k8s_job_executor, {**bound, **image, **settings.k8s}
+            return k8s_job_executor
 
 
 class ByTenant(dg.Executor):

@@ -250,9 +250,9 @@ def changes_nothing(variant: Variant, config: Config, tenant: str) -> bool:
     return variant.reshape is as_built or _published_table(config, tenant, variant.reshape)[1]
 
 
-def _effective(config: Config) -> Config:
-    """Return the configuration with the switches at rest that nothing reads: whether a sidecar ranks decides about
-    others."""
+def _effective(config: Config) -> tuple[Config, bool]:
+    """Return the configuration with the switches at rest that nothing reads, whether a sidecar ranks decides about
+    others, and whether words count by their distance."""
     features = config.features
     sidecar = features.FEATURE_RERANKER and config.reranker.url is not None
     by_words = features.FEATURE_HEURISTIC_RERANKER and not sidecar
@@ -260,9 +260,9 @@ def _effective(config: Config) -> Config:
         "FEATURE_RERANKER": sidecar,
         "FEATURE_HEURISTIC_RERANKER": by_words,
         "FEATURE_HEURISTIC_FALLBACK": True,  # a fallback's answers are not measured: the evaluation stops
-        "FEATURE_PROXIMITY": features.FEATURE_PROXIMITY or not by_words,
     }
-    return config.model_copy(update={"features": features.model_copy(update=update)})
+    is_near = features.FEATURE_PROXIMITY or not by_words
+    return config.model_copy(update={"features": features.model_copy(update=update)}), is_near
 
 
 @contextmanager

@@ -279,7 +279,9 @@ def clock_fault(jump: str) -> Staged:
         clock = place.folder / "clock"
         clock.write_text("+0", encoding="utf-8")
         place.environment |= _faked(clock)
-        config = place.config(serving=_SERVING, audit={"mode": "required"}, budgets=_BUDGETS, sessions={"store": True})
+        config = place.config(
+            serving=_SERVING, audit={"mode": "required"}, budgets=_BUDGETS, sessions={"store_days": 90}
+        )
         far = {TENANT: _token(-3 * _DAY_S, 3 * _DAY_S)}  # valid on either side of the jump
         installation = replace(place.installation(config), tokens=far)
         with place.serving(config) as server:

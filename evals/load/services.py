@@ -260,9 +260,9 @@ def sidecar(folder: Path) -> Iterator[int]:
     tiny: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tiny)
     port, model, config = free_port(), tiny.save_bert(folder / "model"), folder / "sidecar.yaml"
-    service = {"port": port, "device": "cpu"}
-    write_json(config, {"home": str(folder), "reranker": {"model": str(model)}, "rerank_service": service})
-    with _process([*CITELOCK, "rerank-service", "--config", str(config)]) as process:
+    write_json(config, {"home": str(folder), "reranker": {"model": str(model)}})
+    options = ["--config", str(config), "--port", str(port), "--device", "cpu"]
+    with _process([*CITELOCK, "rerank-service", *options]) as process:
         url = f"http://127.0.0.1:{port}/readyz"  # answers once the model is loaded
         wait_for(lambda: process.poll() is None and answers(url), "the reranker sidecar did not start")
         yield port

@@ -42,6 +42,7 @@ from rag_serving.documents.inbox import (
     grantable,
     granted,
     inboxes_of,
+    most_bytes,
     narrowest,
 )
 from rag_serving.documents.kinds import ACCEPTS, KindError, kind_of, safe_name
@@ -239,9 +240,8 @@ class Uploads:
         """Return the received parts; None if the client left. Raises RequestError: the caller may not, or the body is
         not taken; OSError: the disk does not take it."""
         caller = await run_in_threadpool(caller_of, request, request.query_params.get("tenant"))
-        config = service_of(request).config
         inboxes = await run_in_threadpool(open_inboxes, request, caller)
-        most = config.serving.max_document_bytes
+        most = most_bytes(inboxes)
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:19]) > most + FORM_BYTES:
             raise too_large(most)
@@ -270,7 +270,7 @@ def open_inboxes(request: HttpRequest, caller: Principal) -> list[Inbox]:
 
 def too_large(most: int) -> RequestError:
     """Return the refusal of a file that is larger than so many bytes."""
-    return RequestError(413, "TOO_LARGE", f"a document may have {most} bytes (serving.max_document_bytes)")
+    return RequestError(413, "TOO_LARGE", f"a document may have {most} bytes (max_file_bytes of the source)")
 
 
 async def _read_body(receive: Receive, form: FileForm, spool: Spool, check: Callable[[], None]) -> bool:
@@ -340,7 +340,7 @@ def documents(caller: Caller, service: CurrentService) -> JSONResponse:
             "documents": [entry.payload() for entry in entries],
             "readers": [{"value": name, "label": _label(name)} for name in grantable(caller)],
             "accepts": list(ACCEPTS),
-            "max_bytes": service.config.serving.max_document_bytes,
+            "max_bytes": most_bytes(inboxes),
             "sources": [inbox.key for inbox in inboxes],
         },
         headers=PRIVATE,

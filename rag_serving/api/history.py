@@ -135,7 +135,7 @@ def delete(identifier: str, caller: Caller, service: CurrentService) -> Response
 def _stored(pipeline: Pipeline) -> SessionStore:
     """Return the sessions of a tenant. Raises RequestError: none are stored."""
     if pipeline.sessions is None:
-        raise RequestError(501, "SESSIONS_OFF", "sessions are not kept here: sessions.store is false")
+        raise RequestError(501, "SESSIONS_OFF", "sessions are not kept here: sessions.store_days is 0")
     return pipeline.sessions
 
 

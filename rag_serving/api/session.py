@@ -29,7 +29,7 @@ from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.config.loading import Config
 from rag_serving.config.serving import Serving
-from rag_serving.documents.inbox import inboxes_of
+from rag_serving.documents.inbox import inboxes_of, most_bytes
 from rag_serving.escaping.templates import html_template
 from rag_serving.plugins import ROUTES, loaded
 
@@ -129,7 +129,7 @@ def _named(caller: Principal) -> dict[str, Any]:
 def _answer(config: Config, reader: dict[str, Any] | None, session: Session | None) -> JSONResponse:
     session = session if reader else None
     is_editor = reader is not None and "editor" in reader["roles"]
-    may_upload = is_editor and reader is not None and bool(inboxes_of(config, reader["tenant"] or ""))
+    inboxes = inboxes_of(config, reader["tenant"] or "") if is_editor and reader else []
     nobody: dict[str, Any] = {"user": None, "tenant": None, "tenants": [], "roles": []}
     content = {
         "signed_in": reader is not None,
@@ -141,11 +141,11 @@ def _answer(config: Config, reader: dict[str, Any] | None, session: Session | No
         "limits": {
             "question_chars": config.serving.max_question_chars,
             "selection_chars": MAX_SELECTION_CHARS,
-            "document_bytes": config.serving.max_document_bytes,
+            "document_bytes": most_bytes(inboxes),
         },
         "features": {
             "feedback": config.telemetry.enabled,
-            "documents": may_upload,
+            "documents": bool(inboxes),
             "notices": config.monitoring.sends_notices,
             "connect": reader is not None and "operator" in reader["roles"] and may_connect(config),
         },

@@ -86,7 +86,7 @@ class RepeatedAnswers:
         of the generation; `settings`: other inputs of an answer."""
         occasion, user = request.occasion, request.principal.user
         is_plain = occasion == Occasion(occasion.mode) and request.original is None and request.page is None
-        is_somebody = self._settings.shared or user is not None or self._is_one_person
+        is_somebody = self._settings.semantic == "shared" or user is not None or self._is_one_person
         if not self._settings.semantic or request.explain or not is_plain or not is_somebody:
             return None
         if self._redactor.find(request.text):
@@ -94,7 +94,7 @@ class RepeatedAnswers:
         filters = request.filters.payload() if request.filters else {}
         principal = request.principal
         classes = satisfied_classes(principal, principal.tenant, known)
-        asker = None if self._settings.shared else user or ""
+        asker = None if self._settings.semantic == "shared" else user or ""
         scope = AnswerScope(
             principal.tenant, asker, generation, classes, {**settings, "filters": filters, "mode": occasion.mode}
         )

@@ -299,7 +299,7 @@ def _tracing(config: Config) -> Finding:
     except ConfigError as error:
         return Finding("tracing", "fail", str(error), "`citelock serve` refuses to start until then")
     text = "with questions and prompts" if config.tracing.text else "without any text"
-    return Finding("tracing", "ok", f"{config.tracing.sample_ratio:.0%} of the traces go to {address}, {text}")
+    return Finding("tracing", "ok", f"traces go to {address}, {text}")
 
 
 def _phases(config: Config) -> Finding:

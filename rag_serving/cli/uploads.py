@@ -142,9 +142,8 @@ def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config
         with file.open("rb") as stream:
             while block := stream.read(_BLOCK):
                 spool.write(block)
-                if spool.size > config.serving.max_document_bytes:
-                    most = config.serving.max_document_bytes
-                    raise UsageError(f"it is larger than {most} bytes (serving.max_document_bytes)")
+                if spool.size > (most := inbox.settings.max_file_bytes):
+                    raise UsageError(f"it is larger than {most} bytes (max_file_bytes of the source)")
         if not spool.size:
             raise UsageError("it is empty")
         upload = Upload(spool, file.name, readers, document_id=replaced, by=None)

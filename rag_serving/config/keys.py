@@ -70,7 +70,7 @@ def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], co
         if _IN_KUBERNETES in environment and _OF_KUBERNETES.fullmatch(upper):
             continue
         keys = upper.removeprefix(PREFIX).lower().split(DELIMITER)
-        if now := replaced(config, keys):
+        if now := next(filter(None, (replaced(config, keys[:end]) for end in range(1, len(keys) + 1))), None):
             return f"{name} is now {now}"
         if not _is_key(config, keys):
             near = _nearest_variable(config, upper)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
@@ -26,7 +26,7 @@ from rag_serving.config.keys import (
     url_passwords,
     variable_of,
 )
-from rag_serving.config.models import AnswerGeneration, Context, Embedding, Reranker, RerankService
+from rag_serving.config.models import AnswerGeneration, Context, Embedding, Reranker
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.serving import Serving
 from rag_serving.config.sources import SLUG, Profiles, Section, Source
@@ -86,6 +86,7 @@ class Config(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
+    gone: ClassVar = {"rerank_service": "options of `citelock rerank-service`: --host, --port, --device, --batch-size"}
     home: Path = Path(".citelock")
     """Folder of all artifacts, or `s3://BUCKET/PREFIX` (see `object_store`)."""
     object_store: ObjectStore = ObjectStore()
@@ -100,7 +101,6 @@ class Config(BaseSettings):
     cache: sections.Cache = sections.Cache()
     budgets: sections.Budgets = sections.Budgets()
     reranker: Reranker = Reranker()
-    rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
     jobs: sections.Jobs = sections.Jobs()
     orchestration: sections.Orchestration = sections.Orchestration()

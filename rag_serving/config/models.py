@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -72,8 +73,9 @@ class ChatModel(ModelServer):
     model: str | None = None
     """Model name, as the server knows it."""
     connect_timeout_s: ClassVar[float] = 5  # seconds that the connection may take
-    first_token_timeout_s: float = Field(60, gt=0)
-    """Seconds for the first token, and for each further one; a local model may have to be loaded first."""
+    # Seconds for the first token, and for each further one, of two minutes for the whole reply: a local model may have
+    # to be loaded first.
+    first_token_timeout_s: ClassVar[float] = 60
     timeout_s: float = Field(120, gt=0)
     max_retries: ClassVar[int] = 2  # retries with exponential backoff
     context_tokens: int = Field(8192, ge=512)
@@ -81,6 +83,12 @@ class ChatModel(ModelServer):
     max_output_tokens: int = Field(600, ge=16)
     """Tokens that the model may write; the rest is cut off."""
     temperature: ClassVar[float] = 0  # sampling temperature
+    gone: ClassVar[Mapping[str, str]] = {"first_token_timeout_s": "half of timeout_s, and at least 60"}
+
+    @property
+    def token_timeout_s(self) -> float:
+        """Return the seconds for the next token; more for a reply that may take longer than two minutes."""
+        return self.first_token_timeout_s * max(1.0, self.timeout_s / 120)
 
 
 class ContextModel(ChatModel):
@@ -109,7 +117,10 @@ class ContextFallback(ContextModel):
 class Context(ContextModel):
     """The prefix of a chunk that describes where it comes from."""
 
-    gone: ClassVar = {"refresh": "gone: delete HOME/tenants/TENANT/cache/contexts.sqlite to have contexts written anew"}
+    gone: ClassVar = {
+        "refresh": "gone: delete HOME/tenants/TENANT/cache/contexts.sqlite to have contexts written anew",
+        **ChatModel.gone,
+    }
 
     provider: Literal["metadata", "none", "ollama", "openai"] = "metadata"
     """metadata: title and heading path; none: no prefix; ollama and openai: a language model writes it."""
@@ -175,28 +186,23 @@ class Reranker(Section):
     and the model's own limit applies too."""
     timeout_s: float = Field(8, gt=0)
     """Seconds after which the fallback ranking is used."""
+    gone: ClassVar = {"revision": "a part of reranker.model: NAME@COMMIT"}
     breaker_failures: ClassVar[int] = 5  # consecutive failures after which it is not called for `breaker_reset_s`
     breaker_reset_s: ClassVar[float] = 30  # seconds after which it is called again
     model: str = "BAAI/bge-reranker-base"
-    """Model of the sidecar: a name on Hugging Face, or a folder."""
-    revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
-    """Commit of the model on the hub; null: the commit that this program pins for the default model, the newest for any
-    other model."""
+    """Model of the sidecar: a name on Hugging Face, also NAME@COMMIT, or a folder. Without a commit, the one that this
+    program pins for the default model, the newest of any other model."""
     token_env: str | None = None
     """Environment variable with the sidecar's bearer token."""
 
 
 class RerankService(Section):
-    """The sidecar itself (`citelock rerank-service`). Its model and token are those of `reranker`."""
+    """The options of `citelock rerank-service`; its model and token are those of `reranker`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; any address other than this machine's own needs `reranker.token_env`."""
-    port: int = Field(8000, ge=0, le=65535)
-    """Port to listen on."""
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
-    """auto (CUDA if available), cpu, mps, cuda or cuda:1."""
-    batch_size: int = Field(32, ge=1)
-    """Largest number of pairs scored in one batch."""
+    port: int = 8000
+    device: str = "auto"
+    batch_size: int = 32  # pairs scored in one batch, at most
     batch_tokens: ClassVar[int] = 16_384  # most tokens scored in one batch, padding included: 32 pairs of 512
     batch_wait_ms: ClassVar[float] = 2  # milliseconds that a request waits for others to share its batch
     max_candidates: ClassVar[int] = 500  # largest number of candidates in a request

@@ -28,8 +28,7 @@ class Features(Section):
     """Rerank by words while the reranker is down."""
     FEATURE_HEURISTIC_RERANKER: bool = False
     """Rerank by words where no reranker is configured."""
-    FEATURE_PROXIMITY: bool = True
-    """Let that reranking count how near the query's words stand."""
+    FEATURE_PROXIMITY: ClassVar[bool] = True  # that reranking counts how near the query's words stand
 
     @property
     def enabled(self) -> tuple[str, ...]:
@@ -252,13 +251,14 @@ class Jobs(Section):
     which use the same `home`. If the home is an object store, `telemetry.url` must name a database that all machines
     can reach."""
     gone: ClassVar[Mapping[str, str]] = {
-        "tokens_per_job": "512 × texts_per_job",
+        **dict.fromkeys(("texts_per_job", "tokens_per_job"), "64 texts of 512 tokens, 1,024 on CUDA; delete it"),
         "without_workers": "fixed at embed; delete it",
         **TenantJobs.gone,
     }
-    texts_per_job: int = Field(64, ge=1, le=1024)
-    """Most texts in a job, of 512 tokens each. A killed worker loses at most one job, and on each worker a tenant waits
-    for at most one job of another tenant."""
+    # Most texts in a job, of 512 tokens each. A killed worker loses at most one job, and on each worker a tenant waits
+    # for at most one job of another tenant.
+    texts_per_job: ClassVar[int] = 64
+    texts_per_gpu_job: ClassVar[int] = 1024  # with `embedding.device: cuda`: 2,480 passages a second instead of 1,730
     concurrency: int = Field(4, ge=1, le=1000)
     """Jobs of one tenant that are processed at the same time."""
     tokens_per_minute: float = Field(0, ge=0)
@@ -348,12 +348,11 @@ class Privacy(Section):
 class Cache(Section):
     """Reuse of answers to the same question, also in other words, without a search and without a model."""
 
-    semantic: bool = False
-    """Reuse confident answers for the same question, however worded. A hit takes a few milliseconds: useful if a
-    language model writes answers, which takes seconds."""
-    shared: bool = False
-    """Reuse them for all users with the same reader classes. If false, only for the user who asked, so that the time of
-    an answer does not reveal what others asked."""
+    semantic: bool | Literal["shared"] = False
+    """Reuse confident answers for the same question, however worded; shared: for all users with the same reader
+    classes. A hit takes a few milliseconds: useful if a language model writes answers, which takes seconds. true: only
+    for the user who asked, so that the time of an answer does not reveal what others asked."""
+    gone: ClassVar = {"shared": "cache.semantic: shared"}
     # Cosine similarity that two wordings of a question need; numbers, names, negations and all other significant
     # words must always be equal.
     min_similarity: ClassVar[float] = 0.8
@@ -365,10 +364,9 @@ class Cache(Section):
 class Sessions(Section):
     """Conversations: how follow-up questions are read, and whether sessions are stored."""
 
-    store: bool = False
-    """Store sessions that clients start, encrypted."""
-    retention_days: int = Field(90, ge=1)
-    """Days after its last question when a session is deleted."""
+    store_days: int = Field(0, ge=0)
+    """Days for which sessions that clients start are stored after their last question, encrypted; 0: none is stored."""
+    gone: ClassVar = {"store": "sessions.store_days: 90", "retention_days": "sessions.store_days"}
     most_sessions: ClassVar[int] = 200  # sessions stored for one user; a new one replaces the oldest
     most_turns: ClassVar[int] = 500  # questions stored in one session; a new one replaces the oldest
     rewrite: ClassVar[bool] = True  # let a language model complete follow-up questions
@@ -396,8 +394,7 @@ class Tracing(Section):
     endpoint: str | None = None
     """Address of the collector for OTLP over HTTP, such as `http://collector:4318`; null: nothing is sent. Headers that
     it requires come only from the environment (`OTEL_EXPORTER_OTLP_HEADERS`)."""
-    sample_ratio: float = Field(1.0, ge=0, le=1)
-    """Share of the traces that start here which are recorded; for other traces the caller decides."""
+    gone: ClassVar = {"sample_ratio": "OTEL_TRACES_SAMPLER=parentbased_traceidratio with OTEL_TRACES_SAMPLER_ARG"}
     text: bool = False
     """Allow questions, prompts and the output of models in spans. Prompts contain the texts of pages."""
 
@@ -515,35 +512,21 @@ class TenantOrchestration(Section):
     """Where the steps of the tenant and of its sources run."""
 
 
-class CelerySteps(Section):
-    """Steps as tasks of Celery workers (`celery --app citelock_scale.executors.celery_app worker`)."""
-
-    # Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same variable.
-    broker_env: ClassVar[str] = "CELERY_BROKER_URL"
-    backend_env: ClassVar[str] = "CELERY_RESULT_BACKEND"  # environment variable with the result backend's URL
-    queue: str = Field("dagster", pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
-    """Queue of the workers, never that of a run launcher. It must differ from the queue of a Celery run launcher,
-    otherwise runs occupy the workers that their own steps wait for."""
-    lost_after_s: float = Field(30, ge=0.5, le=3600)
-    """Seconds without a worker until a step is handed out again."""
-    attempts: ClassVar[int] = 5  # times that a lost step is handed out
-
-
 class Orchestration(Section):
     """Where Dagster runs the steps of `ingest` and `publish`; `citelock build` runs them in its own process. Every
     process needs the same configuration, the same `CITELOCK_SECRET` and the same home: a folder that supports POSIX
     locks, or an object store, where each machine has its own cache folder. How to choose: deploy.md."""
 
-    gone: ClassVar[Mapping[str, str]] = {"pools": "Dagster's: dagster instance concurrency set POOL N"}
+    gone: ClassVar[Mapping[str, str]] = {
+        "pools": "Dagster's: dagster instance concurrency set POOL N",
+        "max_concurrent": "orchestration.options.EXECUTOR.max_concurrent",
+        "image": "orchestration.options.docker.image, or options.k8s.job_image",
+        **{name: f"orchestration.options.{name}" for name in ("celery", "docker", "k8s")},
+    }
     executor: ExecutorKind = "in_process"
     """Where steps run; the last three need `citelock[executors]`. docker, k8s: each in its own container or pod."""
-    max_concurrent: int = Field(0, ge=0, le=1000)
-    """Concurrent steps of one run; 0: Dagster's default. Not for celery, where the workers are the limit."""
-    image: str | None = None
-    """Image for the steps of docker and k8s; null: the image of the run."""
-    celery: CelerySteps = CelerySteps()
-    """Steps in Celery workers."""
-    docker: dict[str, JsonValue] = Field({})
-    """Further options of Dagster's `docker_executor`, such as `networks`, `env_vars`, `container_kwargs`."""
-    k8s: dict[str, JsonValue] = Field({})
-    """Further options of Dagster's `k8s_job_executor`, such as `job_namespace`, `env_secrets`, `step_k8s_config`."""
+    options: dict[ExecutorKind, dict[str, JsonValue]] = Field({})
+    """Options of Dagster's executors, by kind: `max_concurrent` of multiprocess, docker, k8s; `image`, `networks` of
+    docker; `job_image`, `job_namespace`, `step_k8s_config` of k8s; of celery `queue` (dagster), which must differ from
+    the queue of a Celery run launcher, otherwise runs occupy the workers that their own steps wait for, and
+    `lost_after_s` (30): seconds without a worker until a step is handed out again."""

@@ -224,8 +224,6 @@ class Serving(Section):
     """Groups of a caller: of the token, or also of syncs. With synced, users must have the same names or ids as in
     Confluence."""
     max_question_chars: ClassVar[int] = 4000  # characters beyond which a question is refused
-    max_document_bytes: int = Field(50_000_000, ge=1)
-    """Bytes beyond which `POST /v1/documents` refuses a file (413)."""
     max_documents: ClassVar[int] = 10_000  # that an upload inbox may hold; further ones are refused (409)
     rate_limit_per_minute: int = Field(6000, ge=0)
     """Requests of one caller per minute, in each process; further ones are refused (429, `Retry-After`). A caller is a
@@ -242,7 +240,10 @@ class Serving(Section):
     """Answers streamed at the same time, in each process; further ones are refused (503, `Retry-After`). One caller
     gets an eighth of them (429), or all if `auth` is loopback."""
     streams_share: ClassVar[int] = 8  # callers with all their streams at once who leave nothing for others
-    gone: ClassVar = {"streams_per_caller": "an eighth of serving.streams"}
+    gone: ClassVar = {
+        "streams_per_caller": "an eighth of serving.streams",
+        "max_document_bytes": "max_file_bytes of the source of kind files that is the upload inbox",
+    }
     unread_s: ClassVar[int] = 30  # seconds that a client may leave sent data unread; then the connection is closed
     keep_alive_s: ClassVar[int] = 5  # seconds that a connection may be idle between two requests; then it is closed
     trusted_proxies: list[str] = Field([], max_length=100)

@@ -191,10 +191,12 @@ class Confluence(AttachmentSource):
     """Key of the space."""
     auth: Auth = NoAuth()
     """How to sign in."""
-    blog_posts: bool = False
-    """Also index blog posts."""
-    archived: bool = False
-    """Also index archived pages."""
+    also: list[Literal["blog_posts", "archived"]] = []
+    """Also index `blog_posts`, and `archived` pages."""
+    gone: ClassVar[Mapping[str, str]] = {
+        **{name: f"also: [{name}]" for name in ("blog_posts", "archived")},
+        **AttachmentSource.gone,
+    }
     listing_every_s: float = Field(0, ge=0)
     """Seconds for which a complete listing is valid; 0: every sync lists the space, so that no restriction is older
     than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted pages);
@@ -275,7 +277,7 @@ class FilesBase(SourceBase):
     space: str | None = Field(None, min_length=1, max_length=200)
     """Space of the documents, for filters; null: the source's key."""
     max_file_bytes: int = Field(50_000_000, ge=1)
-    """Bytes beyond which a file is excluded."""
+    """Bytes beyond which a file is excluded, or an upload is refused (413)."""
 
 
 class Files(FilesBase):

@@ -129,7 +129,7 @@ class Rewriter:
         open_model: Callable[[AnswerGeneration], RemoteChat] | None = None,
     ) -> None:
         seconds = min(settings.timeout_s, sessions.rewrite_timeout_s)
-        limits = {"timeout_s": seconds, "first_token_timeout_s": seconds, "max_retries": 0}
+        limits = {"timeout_s": seconds, "max_retries": 0}
         self._settings = settings.model_copy(update={**limits, "max_output_tokens": _OUTPUT_TOKENS, "temperature": 0})
         self._is_on = sessions.rewrite and settings.provider != "extractive"
         self._breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)

@@ -326,7 +326,7 @@ class SessionStore:
         return (*mine, SESSIONS.c.last_active >= self._oldest())
 
     def _oldest(self) -> str:
-        return _stamp(self._clock() - timedelta(days=self._settings.retention_days))
+        return _stamp(self._clock() - timedelta(days=self._settings.store_days))
 
     def _now(self) -> str:
         return _stamp(self._clock())

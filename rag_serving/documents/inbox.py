@@ -361,6 +361,11 @@ def inboxes_of(config: Config, tenant: str) -> list[Inbox]:
     ]
 
 
+def most_bytes(inboxes: Sequence[Inbox]) -> int:
+    """Return how many bytes a document may have that comes into one of these inboxes."""
+    return max((inbox.settings.max_file_bytes for inbox in inboxes), default=0)
+
+
 FOLDER = "deleted"
 """Of an inbox."""
 

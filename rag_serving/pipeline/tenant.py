@@ -209,7 +209,7 @@ class QuestionLog:
 
 def open_sessions(config: Config, tenant: str) -> SessionStore | None:
     """Return the stored sessions of a tenant, or None if none are stored. Nothing is opened yet."""
-    if not config.sessions.store:
+    if not config.sessions.store_days:
         return None
     from rag_serving.conversations.sessions import SessionStore  # a question in a terminal waits for no database
 

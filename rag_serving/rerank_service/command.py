@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.cli.group import FAILED, overridden
+from rag_serving.cli.group import FAILED
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
@@ -23,17 +23,17 @@ def command(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="A cross-encoder's name on the hub, or its folder; default reranker.model."),
+        typer.Option(
+            "--model",
+            help="A cross-encoder: NAME or NAME@COMMIT on the hub, or its folder; reranker.model.",
+        ),
     ] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on; default rerank_service.host.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; default rerank_service.port.")
-    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8000,
     device: Annotated[
-        str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:1; default rerank_service.device.")
-    ] = None,
+        str, typer.Option("--device", help="auto (CUDA if possible), cpu, mps, cuda or cuda:1.")
+    ] = "auto",
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most pairs scored in one batch.")] = 32,
 ) -> None:
     """Serve a cross-encoder that reranks passages (on the machine with the GPU).
 
@@ -49,15 +49,15 @@ def command(
     curl -s localhost:8000/rerank -H 'content-type: application/json' -d
       '{"query": "roll back", "candidates": [{"id": "a", "text": "Press Undo."}], "top_n": 8, "max_seq_len": 512}'
     """
+    from rag_serving.config.models import RerankService
     from rag_serving.tracing.exporting import open_tracing
 
     settings = service_config(config)
-    service = overridden(settings.rerank_service, host=host, port=port, device=device)
+    service = RerankService(host=host, port=port, device=device, batch_size=batch_size)
     token = service_token(service, settings.reranker.token_env)
     named = settings.reranker
     open_tracing(settings.tracing, "citelock-reranker")
-    revision = named.revision if model in (None, named.model) else None
-    run(service, model or named.model, token, named.max_seq_len, revision)
+    run(service, model or named.model, token, named.max_seq_len)
 
 
 def service_config(path: Path | None) -> Config:
@@ -79,7 +79,7 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
     if variable is None:
         if not is_loopback(service.host):
             raise ConfigError(
-                f"rerank_service.host {service.host} is open to other machines; set reranker.token_env to the name of "
+                f"--host {service.host} is open to other machines; set reranker.token_env to the name of "
                 "an environment variable with a token"
             )
         return None
@@ -89,7 +89,7 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
     return token
 
 
-def run(service: RerankService, model: str, token: str | None, max_seq_len: int, revision: str | None) -> None:
+def run(service: RerankService, model: str, token: str | None, max_seq_len: int) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered first. Raises typer.Exit: port or model cannot
     be used; the reason was printed."""
     import uvicorn
@@ -100,9 +100,7 @@ def run(service: RerankService, model: str, token: str | None, max_seq_len: int,
     def give_up() -> None:
         server.should_exit = True
 
-    app = create_app(
-        service, model, token, lambda: CrossEncoder.open(model, service.device, max_seq_len, revision), give_up
-    )
+    app = create_app(service, model, token, lambda: CrossEncoder.open(model, service.device, max_seq_len), give_up)
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -26,28 +26,27 @@ def check_folder(model: str) -> None:
         )
 
 
-def model_folder(model: str, revision: str | None = None) -> str:
-    """Return the folder with the model's files at the pinned commit, downloaded if it is not in the hub's cache. A
-    folder stays as it is, and so does a name without a known commit: its newest version is then loaded. Raises
-    ModelError: the hub has no such commit or cannot be reached, or a commit is given for a folder."""
+def model_folder(model: str) -> str:
+    """Return the folder with the model's files at its commit (`NAME@COMMIT`) or the pinned one, downloaded if it is not
+    in the hub's cache. A folder stays as it is, and so does a name without a known commit: its newest version is then
+    loaded. Raises ModelError: the hub has no such commit or cannot be reached."""
     if Path(model).is_dir():
-        if revision:
-            raise ModelError(f"{model!r} is a folder, which has no commit; unset reranker.revision")
         return model
-    commit = revision or PINNED.get(model)
+    name, _, given = model.partition("@")
+    commit = given or PINNED.get(name)
     if commit is None:
         return model
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(model, revision=commit, allow_patterns=_FILES))
+        folder = Path(snapshot_download(name, revision=commit, allow_patterns=_FILES))
         if not any(folder.glob("*.safetensors")):
-            snapshot_download(model, revision=commit, allow_patterns=_OLD_WEIGHTS)
+            snapshot_download(name, revision=commit, allow_patterns=_OLD_WEIGHTS)
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"the reranker {model!r} cannot be loaded at commit {commit} (it is not in the cache, and the hub gave "
+            f"the reranker {name!r} cannot be loaded at commit {commit} (it is not in the cache, and the hub gave "
             f"none): {one_line(error, 300)}; "
-            "set reranker.model to a folder, or reranker.revision to a commit that there is"
+            "set reranker.model to a folder, or to NAME@COMMIT with a commit that there is"
         ) from error
     return str(folder)
 
@@ -74,10 +73,8 @@ class CrossEncoder:
         self._tokenizing = threading.Lock()  # truncation is state of the tokenizer
 
     @classmethod
-    def open(
-        cls, model: str, device: str = "auto", max_seq_len: int = 512, revision: str | None = None
-    ) -> CrossEncoder:
-        """Load a model by its folder, or by its name on the hub at a commit; half precision only on CUDA. Raises
+    def open(cls, model: str, device: str = "auto", max_seq_len: int = 512) -> CrossEncoder:
+        """Load a model by its folder, or by its name on the hub; half precision only on CUDA. Raises
         ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker."""
         check_folder(model)
         try:
@@ -86,7 +83,7 @@ class CrossEncoder:
         except ImportError as error:
             raise ModelError(f"{error.name} is not installed; pip install 'citelock[rerank]'") from error
         device = chosen_device(device)
-        folder = model_folder(model, revision)
+        folder = model_folder(model)
         _check_architecture(folder)
         try:
             loaded = FlagReranker(folder, use_fp16=False, devices=[device])
@@ -140,7 +137,7 @@ def chosen_device(device: str) -> str:
     if device == "auto":
         return "cuda:0" if available else "cpu"
     if device.startswith("cuda") and not available:
-        raise ModelError("this machine has no CUDA device that torch can use; set rerank_service.device: cpu")
+        raise ModelError("this machine has no CUDA device that torch can use; use --device cpu")
     return device
 
 

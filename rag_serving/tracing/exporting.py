@@ -120,7 +120,6 @@ class _Exporting:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
         class Ids(RandomIdGenerator):
             """Random ids, but for the trace that `trace_of` names."""
@@ -132,7 +131,6 @@ class _Exporting:
         endpoint = address_of(settings)
         self._exporter = _told_once(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S), endpoint)
         self._provider = TracerProvider(
-            sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)),
             resource=Resource.create({"service.name": service, "service.version": version("citelock")}),
             id_generator=Ids(),
             shutdown_on_exit=False,

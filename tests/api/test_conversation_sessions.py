@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 def client(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
     more: dict[str, Any] = {"serving": {"auth": "tokens"}, "tenants": {"acme": {}, "other": {}}}
-    with client_of(home, sessions={"store": True}, **more) as opened:
+    with client_of(home, sessions={"store_days": 90}, **more) as opened:
         yield opened
 
 

@@ -29,14 +29,15 @@ TOKENS = {
 MARKDOWN = b"# Leave\n\nEverybody has thirty days of leave.\n"
 
 
-def config_of(home: Path, **serving: Any) -> Config:
+def config_of(home: Path, max_file_bytes: int = 50_000_000, **serving: Any) -> Config:
+    inbox = {"kind": "files", "tenant": "acme", "max_file_bytes": max_file_bytes}
     return configured(
         {
             "home": str(home),
             "tenants": {"acme": {}, "other": {}},
             "sources": {
-                "uploads": {"kind": "files", "tenant": "acme"},
-                "staff": {"kind": "files", "tenant": "acme", "readers": ["group:staff"]},
+                "uploads": inbox,
+                "staff": {**inbox, "readers": ["group:staff"]},
             },
             "serving": {"auth": "tokens", **serving},
         }
@@ -84,7 +85,7 @@ def test_a_document_is_received_listed_and_looked_at(opened: Open) -> None:
 
 
 def test_the_list_says_what_may_be_granted_and_is_read(opened: Open) -> None:
-    shown = listed(opened(max_document_bytes=1234), "ann")
+    shown = listed(opened(max_file_bytes=1234), "ann")
     assert [reader["value"] for reader in shown["readers"]] == ["user:ann", "group:hr", "group:staff", "everyone"]
     assert {".pdf", ".md", ".txt"} <= set(shown["accepts"])
     assert shown["max_bytes"] == 1234
@@ -196,7 +197,7 @@ def test_what_is_not_read_is_refused_with_what_is(opened: Open, name: str, conte
 
 
 def test_too_large_and_empty_files_are_refused(opened: Open, tmp_path: Path) -> None:
-    client = opened(max_document_bytes=1000)
+    client = opened(max_file_bytes=1000)
     assert put(client, "ann", b"x" * 1000, "a.txt").status_code == 202
     assert put(client, "ann", b"y" * 1001, "a.txt").status_code == 413
     assert put(client, "ann", b"y" * 3_000_000, "a.txt").status_code == 413

@@ -38,8 +38,7 @@ def silent() -> Iterator[str]:
     """A model server that takes every connection and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        patience = "timeout_s: 500, first_token_timeout_s: 500"
-        yield f"generation: {{provider: openai, base_url: '{url}', model: m, {patience}}}"
+        yield f"generation: {{provider: openai, base_url: '{url}', model: m, timeout_s: 1000}}"
 
 
 @contextmanager

@@ -137,7 +137,7 @@ async def _until(holds: object) -> None:
 def test_streams_end_with_their_answer_or_their_reader_and_leave_nothing_behind(
     home: Path, model: StandInChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generation = f"{{provider: openai, base_url: '{model.url}/v1', model: {MODEL}, first_token_timeout_s: 140}}"
+    generation = f"{{provider: openai, base_url: '{model.url}/v1', model: {MODEL}, timeout_s: 280}}"
     patient = "degradation: {phase_timeout_s: 60}"  # a lower phase asks no model
     config = write_config(tmp_path, home, f"serving: {{streams: {STREAMS}}}\n{patient}\ngeneration: {generation}\n")
     with serving(config, monkeypatch) as server:

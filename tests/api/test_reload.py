@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_used_is_told_where_people_look_until_it_is_mended
 def test_what_needs_a_restart_is_named_until_it_is_taken_back(served: Served) -> None:
     with client_of(served.app) as client:
         wait_until(lambda: served.reload._at_start is not None)
-        served.edit("serving: {port: 1}\ntracing: {sample_ratio: 0.5}\n")
+        served.edit("serving: {port: 1}\ntracing: {text: true}\n")
         needed = [f"restart the server for {key} of the configuration file" for key in ("serving.port", "tracing")]
         wait_until(lambda: client.get("/v1/status").json()["degraded"] == needed)
         served.edit("")

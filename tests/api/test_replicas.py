@@ -55,7 +55,7 @@ class Replicas:
             "tenants": {"acme": {}},
             "index": self.config.index.model_dump(mode="json", exclude_none=True),
             "telemetry": {"url": self.telemetry},
-            "sessions": {"store": True},
+            "sessions": {"store_days": 90},
             "serving": {"auth": "tokens"},
             "degradation": {"phase_timeout_s": 60},  # on a busy machine, too
         }

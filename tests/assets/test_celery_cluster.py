@@ -39,7 +39,7 @@ TAKES_MINUTES = pytest.mark.skipif(
 )
 IS_REAL = os.environ.get("CITELOCK_CLUSTER_DATA") == "1"
 DATA = Path(__file__).parents[3] / "shared" / "data"
-CELERY: dict[str, Any] = {"executor": "celery", "celery": {"lost_after_s": LOST_AFTER_S}}
+CELERY: dict[str, Any] = {"executor": "celery", "options": {"celery": {"lost_after_s": LOST_AFTER_S}}}
 
 
 def real_pages(folder: Path) -> dict[str, Any]:

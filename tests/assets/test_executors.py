@@ -41,16 +41,21 @@ def test_without_a_word_of_it_steps_run_in_the_process_of_their_run() -> None:
 def test_each_kind_opens_with_options_that_dagster_takes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("CELERY_RESULT_BACKEND", "redis://127.0.0.1:1/1")
-    more: dict[str, Any] = {"docker": {"networks": ["inside"]}, "k8s": {"job_namespace": "citelock"}}
-    settings = {"executor": kind, "max_concurrent": 3, "image": "registry.example/citelock-assets:1", **more}
-    executor = open_executor(parse_config({"orchestration": settings}))
+    image = "registry.example/citelock-assets:1"
+    options: dict[str, Any] = {
+        "multiprocess": {"max_concurrent": 3},
+        "celery": {"queue": "steps", "lost_after_s": 60},
+        "docker": {"max_concurrent": 3, "image": image, "networks": ["inside"]},
+        "k8s": {"max_concurrent": 3, "job_image": image, "job_namespace": "citelock"},
+    }
+    executor = open_executor(parse_config({"orchestration": {"executor": kind, "options": options}}))
     assert executor.name == kind
     assert executor.apply_config_mapping({"config": {}}).success
 
 
 def test_an_option_that_dagster_does_not_know_is_an_error_in_one_line() -> None:
     with pytest.raises(ConfigError, match=r'orchestration: k8s does not take .*"namespace"') as caught:
-        open_executor(configured(executor="k8s", k8s={"namespace": "citelock"}))
+        open_executor(configured(executor="k8s", options={"k8s": {"namespace": "citelock"}}))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 

@@ -57,9 +57,9 @@ def test_a_collector_is_asked_for_nothing_but_whether_it_is_there(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hidden")
     with served(StandInCollector()) as collector:
-        more = f"tracing: {{endpoint: '{collector.url}', sample_ratio: 0.5}}\n"
+        more = f"tracing: {{endpoint: '{collector.url}'}}\n"
         state, detail, _ = finding(tmp_path, "tracing", more)
-        assert (state, detail) == ("ok", f"50% of the traces go to {collector.url}/v1/traces, without any text")
+        assert (state, detail) == ("ok", f"traces go to {collector.url}/v1/traces, without any text")
         assert (collector.requests, collector.spans()) == (1, [])
         collector.status = 403
         state, detail, mend = finding(tmp_path, "tracing", more)

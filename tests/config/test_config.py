@@ -53,7 +53,7 @@ def test_a_reranker_that_returns_what_is_locked_is_allowed(content: dict[str, ob
             {"index": {"shards": 4}},
             "key 'index.shards' is now gone with OpenSearch; index.kind is one of",
         ),
-        ({"jobs": {"tokens_per_job": 3}}, "key 'jobs.tokens_per_job' is now 512 × texts_per_job"),
+        ({"jobs": {"tokens_per_job": 3}}, "key 'jobs.tokens_per_job' is now 64 texts of 512 tokens"),
         ({"tenants": {"a": {"keyword": {"top_k": 3}}}}, "key 'tenants.a.keyword.top_k' is now fixed at 5; delete it"),
         ({"retrieval": {"dense_k": 0}}, "retrieval.dense_k: Input should be greater than or equal to 1"),
         ({"tenants": {"a": {}}, "sources": {"s": {"kind": "confluence", "tenant": "a"}}}, "sources.s.base_url"),
@@ -101,7 +101,7 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, content: bytes)
     ("content", "near"),
     [
         ({"serving": {"hst": "x"}}, "'host'"),
-        ({"sessions": {"retention_day": 3}}, "'retention_days'"),  # not that of another section
+        ({"sessions": {"store_day": 3}}, "'store_days'"),
         ({"context": {"timeout": 3}}, "'timeout_s'"),
         ({"retrieval": {"quote_max_words": 3}}, "'generation.quote_max_words'"),
         ({"rrf_k": 3}, "'retrieval.rrf_k'"),

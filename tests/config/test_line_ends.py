@@ -55,7 +55,7 @@ PATTERNS = patterns()
 
 
 def test_the_patterns_are_found() -> None:
-    assert {"Confluence.tenant", "Serving.public_url", "RerankService.device"} <= set(PATTERNS)
+    assert {"Confluence.tenant", "Serving.public_url", "Index.collection"} <= set(PATTERNS)
 
 
 @pytest.mark.parametrize("name", PATTERNS)

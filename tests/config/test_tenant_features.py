@@ -16,7 +16,7 @@ CONTENT = {
 
 def test_what_a_tenant_says_stands_over_what_all_have() -> None:
     own = parse_config(CONTENT).features_of("a")
-    assert (own.FEATURE_RERANKER, own.FEATURE_RM3, own.FEATURE_PROXIMITY) == (True, True, True)
+    assert (own.FEATURE_RERANKER, own.FEATURE_RM3, own.FEATURE_HEURISTIC_FALLBACK) == (True, True, True)
 
 
 def test_others_are_as_all_are() -> None:

@@ -175,12 +175,15 @@ def test_the_reranker_serves_a_model_on_processors(image: Unpacked, tmp_path: Pa
     given = {
         "RERANK_TOKEN": TOKEN,
         "CITELOCK_RERANKER__MODEL": "/models",
-        "CITELOCK_RERANK_SERVICE__HOST": "127.0.0.1",
-        "CITELOCK_RERANK_SERVICE__PORT": str(port),
-        "CITELOCK_RERANK_SERVICE__DEVICE": "cpu",
         "HF_HUB_OFFLINE": "1",
     }
-    with running(root, "reranker", ["citelock", "rerank-service"], {models: "/models"}, given):
+    with running(
+        root,
+        "reranker",
+        ["citelock", "rerank-service", "--port", str(port), "--device", "cpu"],
+        {models: "/models"},
+        given,
+    ):
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: status_of(f"{url}/readyz") == 200, 300)
         assert status_of(f"{url}/healthz") == 200

@@ -85,7 +85,7 @@ def silent() -> Iterator[str]:
 def server(wiki_home: Path, tmp_path_factory: pytest.TempPathFactory, silent: str) -> Iterator[Server]:
     more = f"""
 serving: {{auth: tokens, trusted_proxies: [127.0.0.1]}}
-generation: {{provider: openai, base_url: '{silent}', model: m, first_token_timeout_s: 2}}
+generation: {{provider: openai, base_url: '{silent}', model: m, timeout_s: 2}}
 """
     config = write_config(tmp_path_factory.mktemp("configured"), wiki_home, more)
     with pytest.MonkeyPatch.context() as patch:

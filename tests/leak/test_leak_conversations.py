@@ -105,7 +105,7 @@ def one_secret() -> Iterator[None]:
 
 
 def opened(stack: ExitStack, home: Path, wiki: Wiki) -> Pipeline:
-    config = publish_wiki(home, wiki).model_copy(update={"sessions": Sessions(store=True)})
+    config = publish_wiki(home, wiki).model_copy(update={"sessions": Sessions(store_days=90)})
     pipeline = Pipeline.open(config, TENANT, WordEmbedder())
     stack.callback(pipeline.close)
     return pipeline

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, passages_of, pieces, write
+from support.constants import section_of
 from support.passages import candidate_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
@@ -131,7 +132,7 @@ def settings_for(kind: str, server: StandInChat, **more: object) -> AnswerGenera
         "timeout_s": 5,
         "first_token_timeout_s": 3,
     }
-    return AnswerGeneration.model_validate({**given, **more})
+    return section_of(AnswerGeneration, **{**given, **more})
 
 
 @pytest.mark.timeout(max(300, ANSWERS // 5))

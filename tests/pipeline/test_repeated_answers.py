@@ -100,7 +100,7 @@ def test_nobody_gets_what_another_user_was_answered(asked: Pipeline) -> None:
 
 
 def test_shared_answers_go_to_the_same_readers_alone(home: Path) -> None:
-    pipeline = opened(home, shared=True)
+    pipeline = opened(home, semantic="shared")
     pipeline.ask(ANN, QUESTION)
     assert is_hit(pipeline.ask(BOB, QUESTION))
     assert is_hit(pipeline.ask(NOBODY, QUESTION))
@@ -112,14 +112,14 @@ def test_shared_answers_go_to_the_same_readers_alone(home: Path) -> None:
     pipeline.close()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_answer_to_a_question_with_personal_data_is_not_kept(tmp_path: Path, shared: bool) -> None:
+@pytest.mark.parametrize("semantic", [True, "shared"])
+def test_the_answer_to_a_question_with_personal_data_is_not_kept(tmp_path: Path, semantic: bool | str) -> None:
     publish(
         tmp_path,
         [*PASSAGES, Passage("17", "Mail", "Mail to broker-help@example.com is answered by the platform team.")],
     )
     home, personal = tmp_path, "Who answers mail to broker-help@example.com?"
-    pipeline, unredacted = opened(home, shared=shared), opened(home, shared=shared, redact=[])
+    pipeline, unredacted = opened(home, semantic=semantic), opened(home, semantic=semantic, redact=[])
     try:
         for asker in (ANN, ANN, BOB):
             answer = pipeline.ask(asker, personal)
@@ -179,7 +179,7 @@ def test_whoever_asks_whatever_gets_what_is_answered_without_the_cache(home: Pat
         for user in (None, "ann", "hal")
         for groups in ((), ("hr",), ("ops",), ("hr", "ops"))
     ]
-    plain, shared = opened(home, semantic=False), opened(home, shared=True)
+    plain, shared = opened(home, semantic=False), opened(home, semantic="shared")
     chance, hits = random.Random(4), 0
     expected: dict[tuple[bool, str], Answer] = {}
     for _ in range(150):

@@ -32,7 +32,7 @@ class Syncs:
         settings = section_of(source_kinds.Confluence, **settings_of(self.wiki, **{**self.settings, **more}))
         transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
         client = ConfluenceClient(
-            settings.base_url, transport, max_retries=5, archived=settings.archived, sleep=self.waits.append
+            settings.base_url, transport, max_retries=5, archived="archived" in settings.also, sleep=self.waits.append
         )
         self.wiki.requests.clear()
         with client:

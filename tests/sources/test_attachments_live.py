@@ -141,7 +141,7 @@ def test_where_search_cannot_tell_every_page_is_asked(wiki: StandIn, tmp_path: P
 
 def test_files_of_archived_pages_are_asked_for_by_page(wiki: StandIn, tmp_path: Path) -> None:
     wiki.site.archive("3")
-    assert set(files(sync(wiki, tmp_path, archived=True))) == {"notes.txt", "ports 2026.csv"}
+    assert set(files(sync(wiki, tmp_path, also=["archived"]))) == {"notes.txt", "ports 2026.csv"}
 
 
 def test_a_file_without_text_is_read_once(wiki: StandIn, tmp_path: Path) -> None:

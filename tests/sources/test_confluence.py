@@ -149,10 +149,10 @@ def test_blog_posts_and_archived_pages_come_by_option(wiki: StandIn, sync: Syncs
     wiki.site.put(page(20, type="blogpost"), page(21), page(22, groups=["ops"]), page(23, parents=[22]))
     wiki.site.archive("21")
     assert set(column(sync(), "title")) == ALL | ids(22, 23)
-    more = sync(blog_posts=True, archived=True)
+    more = sync(also=["blog_posts", "archived"])
     assert set(column(more, "title")) == ALL | ids(20, 21, 22, 23)
     assert column(more, "status")["21"] == "archived"
     wiki.site.archive("22")
-    again = sync(blog_posts=True, archived=True)
+    again = sync(also=["blog_posts", "archived"])
     assert (again.changed, again.deleted, wiki.bodies_asked()) == (1, 0, set())
     assert column(again, "readers")["23"] == "group:ops"

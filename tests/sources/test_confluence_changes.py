@@ -180,5 +180,5 @@ def test_a_damaged_memory_or_other_settings_list_the_space(wiki: StandIn, sync: 
     sync.last.state["restricted"] = 7
     sync()
     assert listed(wiki)
-    sync(blog_posts=True)
+    sync(also=["blog_posts"])
     assert listed(wiki)

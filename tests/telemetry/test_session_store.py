@@ -65,7 +65,7 @@ def store(empty: None, url: str | None, tmp_path: Path, now: Now) -> Iterator[Se
 def opened(url: str | None, home: Path, now: Now, tenant: str = "acme", **more: object) -> SessionStore:
     telemetry = {"url": url} if url else {}
     config = configuration(
-        home, telemetry=telemetry, tenants={"acme": {}, "other": {}}, sessions={"store": True, **more}
+        home, telemetry=telemetry, tenants={"acme": {}, "other": {}}, sessions={"store_days": 90, **more}
     )
     return SessionStore(config, tenant, now)
 
@@ -209,7 +209,7 @@ def test_a_database_that_cannot_be_used_is_an_error_in_one_line(tmp_path: Path, 
 def test_a_database_that_never_answers_is_waited_for_once(tmp_path: Path, now: Now) -> None:
     with closing(sqlite3.connect(tmp_path / "serving.db")) as holder:
         holder.execute("BEGIN EXCLUSIVE")
-        config = configuration(tmp_path, sessions={"store": True})
+        config = configuration(tmp_path, sessions={"store_days": 90})
         database = GuardedDatabase(None, tmp_path / "serving.db", METADATA, wait_s=0.05)
         store = SessionStore(config, "acme", now, database)
         reasons = []
@@ -222,4 +222,4 @@ def test_a_database_that_never_answers_is_waited_for_once(tmp_path: Path, now: N
 
 def test_no_session_is_stored_unless_the_installation_says_so(tmp_path: Path) -> None:
     assert open_sessions(configuration(tmp_path), "acme") is None
-    assert open_sessions(configuration(tmp_path, sessions={"store": True}), "acme")
+    assert open_sessions(configuration(tmp_path, sessions={"store_days": 90}), "acme")

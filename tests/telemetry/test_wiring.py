@@ -108,7 +108,7 @@ def test_each_index_alone_what_both_make_and_the_switches_are_kept(url: str | No
     assert set(ask["locked"]) <= {chunk_id for chunk_id, _ in ask["fused"]}
     assert (lexical["dense"], bool(lexical["lexical"])) == (None, True)
     assert selection["fused"] is None
-    switches = ["FEATURE_HEURISTIC_FALLBACK", "FEATURE_PROXIMITY", "FEATURE_RAG_PROVENANCE_LOCK"]
+    switches = ["FEATURE_HEURISTIC_FALLBACK", "FEATURE_RAG_PROVENANCE_LOCK"]
     assert ask["features"] == selection["features"] == [*switches, "FEATURE_RERANKER", "FEATURE_RM3"]
 
 

@@ -248,10 +248,12 @@ def test_probes_and_unknown_methods_make_no_names(wiki_home: Path, collected: St
 
 @pytest.mark.parametrize(("ratio", "flag", "count"), [(0.0, "", 0), (0.0, "-01", 1), (1.0, "-00", 0)])
 def test_who_began_a_trace_decides_whether_it_is_sent(
-    wiki_home: Path, collected: StandInCollector, ratio: float, flag: str, count: int
+    wiki_home: Path, collected: StandInCollector, monkeypatch: pytest.MonkeyPatch, ratio: float, flag: str, count: int
 ) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", str(ratio))
     headers = {"traceparent": f"00-{TRACE}-{CALLER}{flag}"} if flag else {}
-    with server(wiki_home, collected, tracing={"sample_ratio": ratio}) as client:
+    with server(wiki_home, collected) as client:
         client.get("/v1/models", headers=headers)
     assert len(collected.spans()) == count
 
@@ -345,7 +347,7 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ("given", "said"),
     [
         ({"endpoint": "collector:4318"}, "must begin with http"),
-        ({"sample_ratio": 2}, "less than or equal to 1"),
+        ({"sample_ratio": 0.5}, "OTEL_TRACES_SAMPLER=parentbased_traceidratio"),
         ({"endpont": "http://a"}, "did you mean 'endpoint'"),
     ],
 )

@@ -209,8 +209,9 @@ class ConfluenceSpace:
         self._client = client
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
         self._identity = digest(settings.base_url, settings.space, settings.id_prefix)
-        types = ("page", "blogpost") if settings.blog_posts else ("page",)
-        self._scope = SpaceScope(settings.space, types, ("current", "archived") if settings.archived else ("current",))
+        types = ("page", "blogpost") if "blog_posts" in settings.also else ("page",)
+        statuses = ("current", "archived") if "archived" in settings.also else ("current",)
+        self._scope = SpaceScope(settings.space, types, statuses)
         self._began = 0.0
         self.grants: Mapping[str, Grants] = {}  # by raw page id: what decided on readers in the last sync
 
@@ -421,7 +422,7 @@ def open_client(settings: Settings) -> ConfluenceClient:
         transport,
         max_retries=settings.max_retries,
         per_second=settings.max_requests_per_s,
-        archived=settings.archived,
+        archived="archived" in settings.also,
     )
 
 

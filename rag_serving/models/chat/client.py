@@ -165,7 +165,7 @@ class RemoteChat(ABC):
 
     async def _once(self, messages: Sequence[PromptMessage], writing: Writing, listen: Listen | None) -> None:
         writing.begin()
-        loop, patience_s = asyncio.get_running_loop(), self.settings.first_token_timeout_s
+        loop, patience_s = asyncio.get_running_loop(), self.settings.token_timeout_s
         async with asyncio.timeout(patience_s) as patience, aclosing(_generator(self.stream(messages))) as pieces:
             async for piece in pieces:
                 patience.reschedule(loop.time() + patience_s)
@@ -210,7 +210,7 @@ class RemoteChat(ABC):
     def _too_late(self) -> NoReturn:
         raise TooLateError(
             f"{self.name} at {self.base_url} did not answer in time; "
-            f"raise {self.section}.first_token_timeout_s or choose a smaller model"
+            f"raise {self.section}.timeout_s or choose a smaller model"
         )
 
 

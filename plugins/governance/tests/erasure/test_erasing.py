@@ -52,7 +52,7 @@ def content(url: str | None, home: Path) -> dict[str, Any]:
         "tenants": {name: {} for name in tenants},
         "telemetry": {"url": url, "store_questions": True},
         "audit": {"mode": "required", "user": "id"},
-        "sessions": {"store": True},
+        "sessions": {"store_days": 90},
         "sources": {f"up-{name}": {"kind": "files", "tenant": name} for name in tenants},
     }
 

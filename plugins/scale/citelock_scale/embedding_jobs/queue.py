@@ -146,7 +146,10 @@ class JobQueue:
     def of(cls, config: Config, clock: Clock = time.time) -> JobQueue:
         """Return the queue that a configuration names."""
         tenants = {name: tenant.jobs for name, tenant in config.tenants.items()}
-        return cls(JobsDatabase(config), config.jobs, tenants, clock)
+        jobs = config.jobs
+        if config.embedding.device == "cuda":
+            jobs = jobs.model_copy(update={"texts_per_job": jobs.texts_per_gpu_job})
+        return cls(JobsDatabase(config), jobs, tenants, clock)
 
     def enqueue(self, batches: Sequence[Batch]) -> list[str]:
         """Enqueue batches of one tenant and model; return the ids of the new ones.

@@ -60,7 +60,7 @@ class WatchedStep:
         """
         if self._is_given_up or self._result is None:
             raise StepLostError(
-                "its worker was lost each time that the step was handed out (orchestration.celery.attempts); look for "
+                "its worker was lost each time that the step was handed out ; look for "
                 "what ends it, such as the memory that it needs, in the worker's log"
             )
         return self._result.get()
@@ -110,11 +110,12 @@ _SETTINGS = {"task_track_started": True, "broker_connection_retry_on_startup": T
 @dg.executor(
     name="celery",
     config_schema={
-        "broker": dg.StringSource,
-        "backend": dg.StringSource,
-        "queue": str,
-        "lost_after_s": float,
-        "attempts": int,
+        # Workers read the same variables.
+        "broker": dg.Field(dg.StringSource, default_value={"env": "CELERY_BROKER_URL"}),
+        "backend": dg.Field(dg.StringSource, default_value={"env": "CELERY_RESULT_BACKEND"}),
+        "queue": dg.Field(str, default_value="dagster"),
+        "lost_after_s": dg.Field(float, default_value=30.0),  # seconds without a worker, until it is handed out again
+        "attempts": dg.Field(int, default_value=5),  # times that a lost step is handed out
     },
     requirements=dg.multiple_process_executor_requirements(),
 )
