@@ -18,6 +18,7 @@ from brute_force import Judge
 from numpy.typing import NDArray
 from restricted_wiki import TENANT, Wiki
 from sharing_wiki import COMMENTS, FILES
+from support.constants import configured
 
 from rag_assets.making import listed_pages
 from rag_assets.making.selections import SourceTables, gathered_facts
@@ -33,7 +34,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
-from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.loading import Config
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
 from rag_serving.records.sets import SetTables
@@ -77,7 +78,7 @@ def configuration(home: Path, wiki: Wiki, tenant: str = TENANT, **more: Any) -> 
     sources = {
         key: {**usual, "path": str(home / "dumps" / key), "readers": wiki.readers[key]} for key in wiki.envelopes
     }
-    return parse_config({"home": str(home), "tenants": {tenant: {}}, "sources": sources, **more})
+    return configured({"home": str(home), "tenants": {tenant: {}}, "sources": sources, **more})
 
 
 def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None, tenant: str = TENANT, **more: Any) -> Config:

@@ -42,7 +42,7 @@ def many_pages(wiki: Wiki, model: str) -> None:
         wiki.write("eng", envelope(str(500 + number), f"Pump {number}", body))
     wiki.configure(
         embedding={"provider": "openai", "model": "bge-m3", "base_url": f"{model}/v1"},
-        jobs={"embedding": "workers", "texts_per_job": TEXTS_A_JOB},
+        jobs={"embedding": "workers"},
         indexing={"sentence_vectors": "never"},
     )
 
@@ -75,6 +75,7 @@ def test_a_worker_that_is_killed_costs_the_texts_of_its_job_and_no_other_is_aske
 ) -> None:
     monkeypatch.setattr(Jobs, "lease_s", 4)
     monkeypatch.setattr(Jobs, "without_workers_s", 300)
+    monkeypatch.setattr(Jobs, "texts_per_job", TEXTS_A_JOB)
     wiki = Wiki(tmp_path)
     many_pages(wiki, server.url)
     config = load_config(wiki.config_path)
