@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,12 @@ from scripts import generate_docs
 ROOT = Path(__file__).parents[1]
 
 
+rendered = cache(generate_docs.commands)
+"""The reference takes seconds to write, and is the same each time."""
+
+
 def sections() -> set[str]:
-    return set(re.findall(r"^## `citelock ?([^`]*)`$", generate_docs.commands(), re.MULTILINE))
+    return set(re.findall(r"^## `citelock ?([^`]*)`$", rendered(), re.MULTILINE))
 
 
 def test_every_command_of_the_help_has_a_section_of_its_own() -> None:
@@ -40,7 +45,7 @@ def test_every_command_of_the_help_has_a_section_of_its_own() -> None:
 
 def test_subcommands_and_arguments_of_late_commands_are_written() -> None:
     assert {"generations rollback", "gold suggest", "receipt verify"} <= sections()
-    assert "--retry-contexts" in generate_docs.commands()
+    assert "--retry-contexts" in rendered()
 
 
 def test_the_check_fails_where_a_command_is_missing(
@@ -48,6 +53,8 @@ def test_the_check_fails_where_a_command_is_missing(
 ) -> None:
     monkeypatch.setattr(generate_docs, "DOCS", tmp_path / "docs")
     monkeypatch.setattr(generate_docs, "not_installed", list)
+    monkeypatch.setattr(generate_docs, "commands", rendered)
+    monkeypatch.setattr(generate_docs, "configuration", cache(generate_docs.configuration))
     (tmp_path / "docs").mkdir()
     monkeypatch.setattr(sys, "argv", ["generate_docs.py"])
     assert generate_docs.main() == 0

@@ -164,7 +164,7 @@ def test_a_storm_is_one_note_and_what_was_taken_is_not_forgotten_before_it_is_re
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [EVERYTHING]
     notes.forget()
     assert notes.mark() is None
-    for number in range(5 * MOST):
+    for number in range(MOST + 100):
         notes.note({str(number)})
     assert sum(file.is_file() for file in tmp_path.rglob("*")) == MOST + 1
     assert notes.take() == {EVERYTHING}

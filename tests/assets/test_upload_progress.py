@@ -121,7 +121,7 @@ def test_a_long_document_is_told_of_page_by_page_while_it_is_read(wiki: Wiki) ->
             state = inbox.entries()[document.document_id].state
             if state and state.page is not None and state.of is not None and (state.page, state.of) not in told:
                 told.append((state.page, state.of))
-            time.sleep(0.005)
+            time.sleep(0.05)
 
     looking = threading.Thread(target=look)
     looking.start()

@@ -18,6 +18,7 @@ from sources.stand_in_mcp import make_server, over_http
 from sources.stand_in_s3 import Bucket, running
 from sources.stand_in_site import Envelope, page
 from sources.syncs import Syncs
+from support.examples import by_day
 
 from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_serving.config.sources import Source
@@ -127,7 +128,7 @@ def test_an_export(tmp_path: Path, loss: str) -> None:
     check(Kind(settings, tmp_path), hold, *LOSSES[loss])
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", by_day({"share"}, LOSSES))
 def test_an_mcp_server(tmp_path: Path, loss: str) -> None:
     folder = tmp_path / "wiki"
     hold = envelopes_in(folder)
