@@ -137,9 +137,6 @@ bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/dat
 ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on ../shared/data (docs/benchmarks.md).
 	@python -m evals.bench.ablation --index .citelock/bench
 
-bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
-	@python -m evals.bench.gpu
-
 load: $(VENV)/.installed-test  ## Put load on a server of the sample (LOAD="--profile burst", "--soak 30"; docs/scale.md).
 	@python -m evals.load $(LOAD)
 
@@ -156,4 +153,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo demo-documents up lint check test tests test-nightly lock dist sbom bench ablation bench-gpu load docs web examples clean
+.PHONY: help install demo demo-documents up lint check test tests test-nightly lock dist sbom bench ablation load docs web examples clean

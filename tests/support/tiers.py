@@ -90,14 +90,11 @@ NIGHTLY = (
     "test_leak_differential.py::test_hidden_pages_change_nothing_of_what_keywords_find",
     # Tools that measure and train; near-duplicates of public documentation, measured.
     "test_duplicates_kafka_docs.py",
-    "test_bench_answers.py",
-    "test_bench_gpu.py::test_a_sweep_measures",
     "test_load_tool.py::test_a_long_run_tells_memory_over_time",
     "test_load_tool.py::test_a_real_leak_is_found",
     "test_load_faults.py::test_a_server_without_its_sidecar",
     "test_load_tool.py::test_a_server_under_load",
     # A second process, program or size of what a test of the same file proves by day.
-    "test_bench_gpu.py::test_without_a_gpu",
     "test_dist.py::test_the_same_commit_gives_the_same_bytes",  # all wheels, twice; by day one is installed
     "test_dense_shards.py::test_parallel_searches",
     "test_executors.py::test_each_kind_opens_with_options_that_dagster_takes[k8s",
