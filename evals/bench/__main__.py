@@ -1,4 +1,4 @@
-"""`python -m evals.bench`: quality on every judged set, speed at every size; JSON, tables, a plot."""
+"""`python -m evals.bench`: quality on every judged set, speed at every size; JSON and tables."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evals.bench.floors import floor_texts, run_floors
-from evals.bench.indexing import build, rebuild_changed
-from evals.bench.real_text import DATA, DataError
-from evals.bench.report import load, machine, write_million, write_report
-from evals.bench.sets import judged_sets
+from evals.bench.corpora import DATA, DataError, judged_sets
+from evals.bench.indexing import build
+from evals.bench.report import load, machine, write_report
+from evals.bench.speed import floor_texts, run_floors
 from evals.bench.speed import measure as measure_speed
 from evals.evaluation.beir import BeirCollection
 from evals.evaluation.bench import TENANT, BenchRun, Report, indexed, latencies, metrics, run_queries
-from evals.evaluation.cli.bench import BenchProgress
+from evals.evaluation.cli import BenchProgress
 from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store, write_json
 from rag_serving.config.loading import parse_config
 from rag_serving.retrieval.hybrid import Mode
 
 SIZES = (5_183, 100_000)
-MILLION = 1_000_000
 STOPPED = 130  # the exit code of what Ctrl-C ended
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and write; the exit code: 0 done, 1 without data, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m evals.bench", description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help=f"chunks; default {SIZES}")
-    parser.add_argument("--million", action="store_true", help="one million chunks, alone: some 12 GB with the floors")
+    parser.add_argument(
+        "--sizes", type=int, nargs="*", default=SIZES, help=f"chunks; default {SIZES}; a million take some 12 GB"
+    )
     parser.add_argument("--no-quality", action="store_true", help="speed alone")
     parser.add_argument("--data", type=Path, default=DATA, help="where the judged sets are")
     parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where vectors are kept")
-    parser.add_argument("--docs", type=Path, help="write benchmarks.json, its tables and its plot into this folder")
+    parser.add_argument("--docs", type=Path, help="write benchmarks.json and its tables into this folder")
     options = parser.parse_args(arguments)
     results: dict[str, Any] = {"machine": machine(), "quality": {}, "speed": []}
     unfinished, started = options.cache / "unfinished.json", time.monotonic()
@@ -56,8 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     unfinished.unlink(missing_ok=True)
     results["machine"] |= {"load_after": load(), "seconds": round(time.monotonic() - started)}
     if options.docs:
-        write = write_million if options.million else write_report
-        write(results, options.docs)
+        write_report(results, options.docs)
     print(json.dumps(results, indent=1))
     return 0
 
@@ -65,15 +63,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _measured(options: argparse.Namespace, results: dict[str, Any]) -> Iterator[str]:
     """Fill in the results part by part, and name each."""
     progress = BenchProgress()
-    for judged in [] if options.no_quality or options.million else judged_sets(options.data):
+    for judged in [] if options.no_quality else judged_sets(options.data):
         results["quality"][judged.name] = measure_quality(judged.read(), options.cache / judged.name, progress)
         yield judged.name
-    for size in (MILLION,) if options.million else options.sizes:
+    for size in options.sizes:
         with tempfile.TemporaryDirectory(prefix="citelock-bench-") as home:
             built = build(Path(home), size, options.cache / "sentences", progress)
             results["speed"].append(measure_speed(built))
-            if options.million:
-                results["speed"][-1]["changed"] = rebuild_changed(built)
         yield f"{size:,} chunks"
 
 

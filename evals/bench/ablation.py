@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA, judged_sets
 from evals.bench.report import empty_page, markdown, with_tables
-from evals.bench.sets import judged_sets
 from evals.evaluation.ablation import VARIANTS, ablate
 from evals.evaluation.bench import Bench
 from rag_serving.artifacts.store import write_json, write_text

@@ -20,8 +20,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import yaml
 
-from evals.bench.corpora import ROOT, build, sample_pages
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA, ROOT, build, sample_pages
 from evals.bench.set_questions import folder_config, folder_pages
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import Principal

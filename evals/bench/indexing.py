@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evals.bench.clients import memory_mb
-from evals.bench.real_text import Sentence, read_sentences
+from evals.bench.corpora import Sentence, read_sentences
 from evals.bench.report import load, machine, write_indexing
 from evals.evaluation.beir import BeirDocument
 from evals.evaluation.bench import TENANT, Report, chunk_table, with_column
@@ -74,13 +74,6 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     indexed = index(home, home / INPUTS, embedder.name)
     seconds = {"embed": embedded - started, "index_and_publish": indexed["seconds"]}
     return Built(config, size, table["text"].to_pylist(), vectors, seconds, indexed)
-
-
-def rebuild_changed(built: Built, share: float = 0.01) -> dict[str, float]:
-    """Index and publish again with a share of the pages changed; returns the figures."""
-    home = Path(built.config.home)
-    change_pages(home / INPUTS, share)
-    return index(home, home / INPUTS, open_embedder(built.config.embedding).name)
 
 
 def _choose(sentences: Sequence[Sentence], size: int) -> list[Sentence]:
@@ -254,7 +247,7 @@ def _made(inputs: Path, chunks: int, dimension: int, cache: Path) -> None:
 def _sentences(cache: Path) -> pa.Table:
     """Return the chunks of the first sentences, kept in `cache` because counting their tokens takes a minute."""
 
-    from evals.evaluation.cli.bench import BenchProgress
+    from evals.evaluation.cli import BenchProgress
 
     path = cache / _SENTENCES
     if not path.exists():

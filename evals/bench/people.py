@@ -21,10 +21,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from evals.bench.corpora import ROOT, PassageCorpus, cut, file_pages, passages, sample_pages, wiki_pages
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA, ROOT, PassageCorpus, cut, file_pages, passages, sample_pages, wiki_pages
 from evals.evaluation.bench import TENANT
-from evals.evaluation.cli.bench import BenchProgress
+from evals.evaluation.cli import BenchProgress
 from evals.evaluation.evaluate import page_of
 from evals.evaluation.gold import GoldPlace, GoldQuestion, GoldSet, plain, read_gold
 from evals.evaluation.gold_collections import published_passages

@@ -1,4 +1,4 @@
-"""Measurements as documents: benchmarks.json, the tables of benchmarks.md made from it, and the plot."""
+"""Measurements as documents: benchmarks.json, and the tables of benchmarks.md made from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ RANKINGS = {
     "floor_dense": "floor: the model, exact search",
     "floor_bm25s": "floor: bm25s",
 }
-PLACES = ("machine", "quality", "speed", "million", "ablation")
+PLACES = ("machine", "quality", "speed", "ablation")
 TIMES = {
     "total": "hybrid query",
     "without_embedding": "without the embedding",
@@ -73,18 +72,11 @@ SERVING = {
 
 
 def write_report(results: Results, docs: Path) -> None:
-    """Write benchmarks.json, images/benchmarks.svg and the tables of benchmarks.md into a folder."""
-    (docs / "images").mkdir(parents=True, exist_ok=True)
+    """Write benchmarks.json and the tables of benchmarks.md into a folder."""
     write_json(docs / "benchmarks.json", results)
-    if results["speed"]:
-        plot(results, docs / "images" / "benchmarks.svg")
-    _put(docs, tables(results))
-
-
-def write_million(results: Results, docs: Path) -> None:
-    """Write benchmarks-million.json and its table of benchmarks.md, which a run of its own fills."""
-    write_json(docs / "benchmarks-million.json", results)
-    _put(docs, {"million": million_table(results)})
+    page = docs / "benchmarks.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
+    write_text(page, with_tables(text, tables(results)))
 
 
 def write_indexing(chunks: int, report: Results, docs: Path) -> None:
@@ -101,16 +93,6 @@ def _indexing(reports: Mapping[str, Results]) -> Iterator[Sequence[str]]:
     sizes = sorted(reports, key=int)
     yield ("", *(f"{int(size):,} chunks, {kind}" for size in sizes for kind in ("all", "1 % of pages changed")))
     builds = [reports[size][kind] for size in sizes for kind in ("first", "changed")]
-    yield from _costs(builds)
-    loads = [f"{facts['load_before']:.1f} / {facts['load_after']:.1f}" for facts in _machines(reports, sizes)]
-    yield ("load before / after", *(load for both in loads for load in (both, both)))
-
-
-def _machines(reports: Mapping[str, Results], sizes: Sequence[str]) -> list[Results]:
-    return [reports[size]["machine"] for size in sizes]
-
-
-def _costs(builds: Sequence[Results]) -> Iterator[Sequence[str]]:
     yield ("wall", *(f"{found['seconds']:.1f} s" for found in builds))
     yield ("of it checks", *(f"{found['check_s']:.1f} s" for found in builds))
     yield ("processor time", *(f"{found['processor_s']:.1f} s" for found in builds))
@@ -118,22 +100,12 @@ def _costs(builds: Sequence[Results]) -> Iterator[Sequence[str]]:
     yield ("peak memory that no file backs", *(f"{found['without_files_mb']:,.0f} MB" for found in builds))
     yield ("generation on disk", *(f"{found['disk_mb']:,.0f} MB" for found in builds))
     yield ("recall@10 against exact search", *(f"{found['ann_recall']:.4f}" for found in builds))
-
-
-def million_table(results: Results) -> str:
-    """Return the machine, and how fast a million chunks answer."""
-    parts = [_machine(results["machine"]), markdown(_speed(results["speed"]))]
-    if runs := [run for run in results["speed"] if "changed" in run]:  # both builds were measured
-        heads = [f"{run['chunks']:,} chunks, {kind}" for run in runs for kind in ("all", "1 % of pages changed")]
-        costs = _costs([build for run in runs for build in (run["indexing"], run["changed"])])
-        parts.insert(1, markdown(chain([("indexing and publishing, vectors given", *heads)], costs)))
-    return "\n".join(parts)
-
-
-def _put(docs: Path, made: Mapping[str, str]) -> None:
-    page = docs / "benchmarks.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
-    write_text(page, with_tables(text, made))
+    loads = (
+        f"{facts['load_before']:.1f} / {facts['load_after']:.1f}"
+        for size in sizes
+        for facts in 2 * [reports[size]["machine"]]
+    )
+    yield ("load before / after", *loads)
 
 
 def empty_page() -> str:
@@ -234,28 +206,3 @@ def markdown(rows: Iterator[Sequence[str]]) -> str:
     """Return a table; the first row is its head."""
     lines = [f"| {' | '.join(row)} |\n" for row in rows]
     return "".join([lines[0], f"|{' --- |' * (lines[0].count(' | ') + 1)}\n", *lines[1:]])
-
-
-def plot(results: Mapping[str, Any], path: Path) -> None:
-    """Write p50 as bars with p95 as whiskers, a panel for each size, under the name's format (.svg, .png)."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    runs = results["speed"]
-    bars = {name: label for name, label in TIMES.items() if name != "stage_fuse"}
-    figure, axes = pyplot.subplots(1, len(runs), figsize=(5.2 * len(runs), 3.2), sharey=True, squeeze=False)
-    for axis, run in zip(axes[0], runs, strict=True):
-        figures = [run["latency_ms"][name] for name in bars]
-        middles = [figure["p50"] for figure in figures]
-        above = [figure["p95"] - figure["p50"] for figure in figures]
-        colours = ["#3b6ea5"] * 2 + ["#8fb3d9"] * 2 + ["#b0b0b0"] * 3
-        axis.barh(range(len(bars)), middles, xerr=[[0] * len(above), above], color=colours, ecolor="#555555")
-        axis.set_yticks(range(len(bars)), labels=list(bars.values()))
-        axis.set_title(f"{run['chunks']:,} chunks")
-        axis.set_xlabel("ms: p50, whisker p95")
-    axes[0][0].invert_yaxis()  # of all panels: they share it
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)

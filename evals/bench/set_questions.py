@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from evals.bench.corpora import ROOT, cut, sample_pages
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA, ROOT, cut, sample_pages
 from rag_assets.making.selections import SourceTables, gathered_facts
 from rag_assets.sources import open_source
 from rag_serving.access.principals import EVERYONE

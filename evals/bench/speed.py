@@ -1,6 +1,8 @@
 """The speed of a published generation: one client, eight clients, opening, memory, and the floors beside it.
 
-Everything in one call is measured in turns on the same machine, so that ratios are valid on a shared one.
+Everything in one call is measured in turns on the same machine, so that ratios are valid on a shared one. The floors
+are what anybody has in a few lines, without this product. Cormack, Clarke & Büttcher, Reciprocal rank fusion, SIGIR
+2009: k = 60.
 """
 
 from __future__ import annotations
@@ -9,20 +11,23 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import bm25s
 import numpy as np
+import Stemmer
 from numpy.typing import NDArray
 
 from evals.bench.clients import Rates, memory_mb, over_http, rates
-from evals.bench.floors import bm25s_search, exact_search, timed
+from evals.bench.corpora import DATA
 from evals.bench.indexing import Built
-from evals.bench.real_text import DATA
-from evals.evaluation.bench import TENANT
+from evals.evaluation.beir import BeirCollection, BeirDocument, Ranking
+from evals.evaluation.bench import DEPTH, TENANT, BenchRun
+from rag_assets.steps.contexts.contextualize import under_prefixes
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
@@ -32,7 +37,90 @@ from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
 
-QUERIES, WARM, DEPTH = 200, 20, 80
+RRF_K = 60
+Found = TypeVar("Found")
+Rows = Sequence[tuple[int, float]]  # with their scores, best first
+
+
+def floor_texts(documents: Sequence[BeirDocument]) -> list[str]:
+    """Return the floors' view of each document: its title above its text."""
+    return under_prefixes([document.title for document in documents], [document.text for document in documents])
+
+
+def exact_search(vectors: NDArray[np.float32], k: int) -> Callable[[NDArray[np.float32]], Rows]:
+    """Return a function to the k rows of vectors [n, d] with the largest products with a query's."""
+    k = min(k, len(vectors))
+
+    def search(vector: NDArray[np.float32]) -> Rows:
+        scores = vectors @ vector
+        best = np.argpartition(-scores, k - 1)[:k]
+        best = best[np.argsort(-scores[best])]
+        return list(zip(best.tolist(), scores[best].tolist(), strict=True))
+
+    return search
+
+
+def bm25s_search(texts: Sequence[str], k: int) -> Callable[[str], Rows]:
+    """Return the k texts that bm25s ranks first, with English stop words and stemmer."""
+    stemmer, k = Stemmer.Stemmer("english"), min(k, len(texts))
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+
+    def search(query: str) -> Rows:
+        tokens = bm25s.tokenize(query, stopwords="en", stemmer=stemmer, show_progress=False)
+        rows, scores = index.retrieve(tokens, k=k, show_progress=False)
+        return list(zip(rows[0].tolist(), scores[0].tolist(), strict=True))
+
+    return search
+
+
+def fuse(rankings: Sequence[Rows]) -> Rows:
+    """Return every row of the rankings by the sum of 1 / (60 + its ranks)."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, (row, _) in enumerate(ranking, start=1):
+            scores[row] = scores.get(row, 0.0) + 1 / (RRF_K + rank)
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+
+
+def run_floors(collection: BeirCollection, vectors: NDArray[np.float32], embedder: Embedder) -> Mapping[str, BenchRun]:
+    """Return the floors' rankings of a collection's queries, each query alone; `vectors` are those of `floor_texts`."""
+    exact, lexical = exact_search(vectors, DEPTH), bm25s_search(floor_texts(collection.documents), DEPTH)
+    names = ("dense", "bm25s", "fused")
+    rankings: dict[str, dict[str, Ranking]] = {name: {} for name in names}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for query, text in collection.queries.items():
+        vector, model_ms = timed(partial(embedder.embed_query, text))
+        nearest, exact_ms = timed(partial(exact, vector))
+        matching, lexical_ms = timed(partial(lexical, text))
+        fused, fusion_ms = timed(partial(fuse, [nearest, matching]))
+        for name, rows in zip(names, (nearest, matching, fused), strict=True):
+            rankings[name][query] = _named(rows, collection)
+        times["dense"].append((model_ms, exact_ms))
+        times["bm25s"].append((0.0, lexical_ms))
+        times["fused"].append((model_ms, exact_ms + lexical_ms + fusion_ms))
+    return {
+        name: BenchRun(rankings[name], [sum(pair) for pair in times[name]], [ms for _, ms in times[name]])
+        for name in names
+    }
+
+
+def _named(rows: Rows, collection: BeirCollection) -> Ranking:
+    best: dict[str, float] = {}
+    for row, score in rows[:DEPTH]:
+        document = collection.documents[row]
+        best.setdefault(document.page if collection.of_pages else document.id, score)
+    return list(best.items())
+
+
+def timed(call: Callable[[], Found]) -> tuple[Found, float]:
+    """Return a call's result, and its milliseconds."""
+    started = time.perf_counter()
+    result = call()
+    return result, (time.perf_counter() - started) * 1000
+
+
+QUERIES, WARM, NEAREST = 200, 20, 80
 _ASKER = Principal(TENANT)
 _EVERYONE = frozenset({"everyone"})
 
@@ -71,7 +159,7 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
 
 def _latency(pipeline: Pipeline, embedder: Embedder, built: Built, asked: Sequence[str], k: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {}
-    bm25, exact = bm25s_search(built.texts, DEPTH), exact_search(built.vectors, DEPTH)
+    bm25, exact = bm25s_search(built.texts, NEAREST), exact_search(built.vectors, NEAREST)
 
     for number, query in enumerate(asked):
         started = time.perf_counter()
@@ -113,7 +201,7 @@ def _bytes(config: Config) -> dict[str, int]:
 
 
 def _recall(built: Built, embedder: Embedder, asked: Sequence[str]) -> dict[str, float | str]:
-    """Share of the `DEPTH` nearest that the serving search, and Chroma alone, find; against float64 products."""
+    """Share of the `NEAREST` nearest that the serving search, and Chroma alone, find; against float64 products."""
     store = Store(Path(built.config.home))
     generation = Generation.open(store, TENANT, store.current(TENANT) or "", built.config)
     vectors = [embedder.embed_query(query) for query in asked]
@@ -123,14 +211,14 @@ def _recall(built: Built, embedder: Embedder, asked: Sequence[str]) -> dict[str,
         found = [{hit.row for hit in search(vector)} for vector in vectors]
         return round(float(np.mean([len(a & b) / len(b) for a, b in zip(found, wanted, strict=True)])), 4)
 
-    shares: dict[str, float | str] = {"serving": recall(lambda vector: generation.dense(vector, DEPTH, _EVERYONE))}
+    shares: dict[str, float | str] = {"serving": recall(lambda vector: generation.dense(vector, NEAREST, _EVERYONE))}
     try:
         if not generation.manifest.shards:
             raise DenseError("no graphs are built")
-        shares["chroma"] = recall(lambda vector: generation.approximate(vector, DEPTH))
+        shares["chroma"] = recall(lambda vector: generation.approximate(vector, NEAREST))
         started = time.perf_counter()
         for vector in vectors:
-            generation.approximate(vector, DEPTH)
+            generation.approximate(vector, NEAREST)
         shares["chroma_ms"] = round((time.perf_counter() - started) * 1000 / len(vectors), 3)
     except DenseError as error:
         shares["chroma"] = str(error)
@@ -142,7 +230,7 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
     scores = np.concatenate(
         [vectors[start : start + 65_536].astype(np.float64) @ vector for start in range(0, len(vectors), 65_536)]
     )
-    return set(np.argpartition(-scores, DEPTH)[:DEPTH].tolist())
+    return set(np.argpartition(-scores, NEAREST)[:NEAREST].tolist())
 
 
 def _serving(config: Config) -> dict[str, float]:

@@ -13,8 +13,15 @@ from typing import Any
 
 import httpx
 
-from evals.load.expected import AskerProofs, ExpectedAnswers, degraded
-from evals.load.installation import PATHS, BuiltInstallation, body_of, calm_answers
+from evals.load.installation import (
+    PATHS,
+    AskerProofs,
+    BuiltInstallation,
+    ExpectedAnswers,
+    body_of,
+    calm_answers,
+    degraded,
+)
 from evals.load.plan import quantiles
 
 RECOVERED_BY = 10

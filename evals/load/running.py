@@ -23,8 +23,7 @@ from typing import Any
 import httpx
 
 from evals.bench.clients import RunningServer, memory_mb, with_children
-from evals.load.expected import AskerProofs, ExpectedAnswers
-from evals.load.installation import PATHS, ROOT, BuiltInstallation, calm_answers
+from evals.load.installation import PATHS, ROOT, AskerProofs, BuiltInstallation, ExpectedAnswers, calm_answers
 from evals.load.plan import LoadProfile, LoadResults, Plan
 
 _USERS = Path(__file__).with_name("users.py")

@@ -13,8 +13,7 @@ from typing import Any
 from locust import LoadTestShape, events, task
 from locust.contrib.fasthttp import FastHttpUser
 
-from evals.load.expected import ExpectedAnswers, degraded, substance
-from evals.load.installation import PATHS, body_of
+from evals.load.installation import PATHS, ExpectedAnswers, body_of, degraded, substance
 from evals.load.plan import ASK, NUMBERED_SHARE, SEARCH, STREAM, LoadResults, Plan, numbered
 
 _TIMEOUT_S = 120.0

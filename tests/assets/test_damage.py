@@ -19,7 +19,7 @@ from support.damaged import INDEXED, MADE, ROOT, TENANT, Sample
 from typer.testing import CliRunner
 
 from citelock_governance.audit.verification import Verifier, pages
-from evals.evaluation.cli.gold import app as gold_commands
+from evals.evaluation.cli import app as gold_commands
 from rag_assets.publishing import lexical_writer
 from rag_assets.steps import incremental
 from rag_assets.steps.chunks.chunking import build_chunks

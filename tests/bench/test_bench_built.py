@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evals.bench.indexing import build, rebuild_changed
-from evals.bench.real_text import Sentence
+from evals.bench.corpora import Sentence
+from evals.bench.indexing import INPUTS, build, change_pages, index
 from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
+from rag_serving.models import open_embedder
 
 WORDS = ("crane", "winch", "buoy", "anchor", "hull")
 SENTENCES = [
@@ -48,7 +49,9 @@ def test_a_chunk_has_the_vector_of_its_own_sentence_and_is_found(tmp_path: Path)
 
 def test_some_pages_change_and_all_is_indexed_again(tmp_path: Path) -> None:
     built = build(tmp_path / "home", 5, tmp_path / "cache", lambda *_: None, SENTENCES)
-    again = rebuild_changed(built, 0.5)
+    home = tmp_path / "home"
+    change_pages(home / INPUTS, 0.5)
+    again = index(home, home / INPUTS, open_embedder(built.config.embedding).name)
     assert (again["chunks"], again["ann_recall"]) == (5, 1.0)
     assert again["resident_mb"] >= again["resident_before_checks_mb"] > 0
     pipeline = Pipeline.open(built.config, TENANT)

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from evals.bench.check import FOLDERS, Claim, page_texts, read_claims
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA
 
 REAL = pytest.mark.skipif(not (DATA / "cwiki").is_dir(), reason="../shared/data is not there")
 CORPORA = [corpus if corpus == "sample" else pytest.param(corpus, marks=REAL) for corpus in FOLDERS]

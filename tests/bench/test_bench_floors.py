@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evals.bench.floors import bm25s_search, exact_search, fuse, run_floors
+from evals.bench.speed import bm25s_search, exact_search, fuse, run_floors
 from evals.evaluation.beir import BeirCollection, BeirDocument
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_embedder

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from evals.bench.corpora import ROOT
+from evals.bench.corpora import DATA, ROOT
 from evals.bench.first_questions import judged, plain
-from evals.bench.real_text import DATA
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.corpora import ROOT, cut, file_pages
+from evals.bench.corpora import DATA, ROOT, cut, file_pages
 from evals.bench.people import CORPORA, HALVES, NOT_A_QUESTION, ask, holds, published, questions_of, read_pages
-from evals.bench.real_text import DATA
 from evals.evaluation.gold import GoldQuestion, GoldSet, plain, read_gold, tenant_gold
 from rag_assets.steps.sections.splitting import build_sections
 

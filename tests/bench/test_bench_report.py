@@ -11,11 +11,9 @@ from evals.bench.report import (
     SERVING,
     TIMES,
     empty_page,
-    million_table,
     tables,
     with_tables,
     write_indexing,
-    write_million,
     write_report,
 )
 
@@ -78,19 +76,10 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
     assert with_tables(made, {"speed": "new\n"}) == made
 
 
-def test_a_folder_gets_the_json_the_page_and_the_plot(tmp_path: Path) -> None:
+def test_a_folder_gets_the_json_and_the_page(tmp_path: Path) -> None:
     write_report(results(), tmp_path)
     assert json.loads((tmp_path / "benchmarks.json").read_text()) == results()
     assert "harbour" in (tmp_path / "benchmarks.md").read_text()
-    assert (tmp_path / "images" / "benchmarks.svg").read_text().startswith("<?xml")
-
-
-def test_a_million_has_a_table_of_its_own(tmp_path: Path) -> None:
-    write_report(results(), tmp_path)
-    before = (tmp_path / "benchmarks.md").read_text()
-    write_million(results(), tmp_path)
-    assert (tmp_path / "benchmarks.md").read_text() == with_tables(before, {"million": million_table(results())})
-    assert json.loads((tmp_path / "benchmarks-million.json").read_text()) == results()
 
 
 def build_of(seconds: float, recall: float) -> dict[str, float]:
@@ -98,15 +87,6 @@ def build_of(seconds: float, recall: float) -> dict[str, float]:
         "seconds": seconds, "check_s": 1.0, "processor_s": 2.0, "resident_mb": 3210.0, "without_files_mb": 1000.0,
         "disk_mb": 4896.0, "ann_recall": recall,
     }  # fmt: skip
-
-
-def test_a_million_names_seconds_memory_and_recall_of_both_builds() -> None:
-    measured = results()
-    measured["speed"][0] |= {"indexing": build_of(91.0, 1.0), "changed": build_of(29.5, 0.9987)}
-    table = million_table(measured)
-    assert "| wall | 91.0 s | 29.5 s |" in table
-    assert "| peak resident memory | 3,210 MB | 3,210 MB |" in table
-    assert "| recall@10 against exact search | 1.0000 | 0.9987 |" in table
 
 
 def test_a_size_of_indexing_is_put_beside_those_measured_before(tmp_path: Path) -> None:
@@ -119,13 +99,13 @@ def test_a_size_of_indexing_is_put_beside_those_measured_before(tmp_path: Path) 
     rows = page.read_text().splitlines()
     assert rows[2].startswith("|  | 100,000 chunks, all | 100,000 chunks, 1 % of pages changed | 250,000 chunks, all |")
     assert "| wall | 10.0 s | 2.5 s | 20.0 s | 5.0 s |" in rows
+    assert "| peak resident memory | 3,210 MB | 3,210 MB | 3,210 MB | 3,210 MB |" in rows
+    assert "| load before / after | 0.5 / 1.5 | 0.5 / 1.5 | 0.5 / 1.5 | 0.5 / 1.5 |" in rows
     assert sorted(json.loads((tmp_path / "benchmarks-indexing.json").read_text())) == ["100000", "250000"]
 
 
 def test_the_committed_page_is_made_from_the_committed_json() -> None:
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    million = json.loads((DOCS / "benchmarks-million.json").read_text(encoding="utf-8"))
-    assert with_tables(page, {"million": million_table(million)}) == page
     measured = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     assert all(f"begin {name} -->" in page for name in tables(measured))
     assert with_tables(page, tables(measured)) == page

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA
 from evals.bench.set_questions import GOLD, SetCorpus, judge, ordinary_questions, read_questions, set_corpus
 from rag_serving.sets.reading import read_set
 

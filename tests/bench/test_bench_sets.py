@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.real_text import DataError
-from evals.bench.sets import JUDGEMENTS, judged_sets, masked
+from evals.bench.corpora import JUDGEMENTS, DataError, judged_sets, masked
 
 STORAGE = "<p>The crane lifts the cargo from the vessel that lies at the berth in the north of the harbour.</p>"
 

@@ -15,8 +15,7 @@ from support.command_line import QUESTION, write_config
 
 from evals.load import running
 from evals.load.__main__ import main
-from evals.load.expected import AskerProofs, ExpectedAnswers
-from evals.load.installation import BuiltInstallation
+from evals.load.installation import AskerProofs, BuiltInstallation, ExpectedAnswers
 from evals.load.plan import PROFILES, SEARCH, LoadProfile, LoadResults, Plan, quantiles
 from evals.load.running import LoadTarget, anonymous_mb, growth
 

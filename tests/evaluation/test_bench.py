@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from evals.evaluation.beir import read_collection
 from evals.evaluation.bench import chunk_table, run_bench
-from evals.evaluation.cli.bench import BenchProgress, command
+from evals.evaluation.cli import BenchProgress
+from evals.evaluation.cli import bench_command as command
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_tokenizer
 

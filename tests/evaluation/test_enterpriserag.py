@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from evals.evaluation.cli.bench import command
+from evals.evaluation.cli import bench_command as command
 
 PARKING = """# Parking at the depot
 

@@ -243,6 +243,6 @@ def test_a_gold_set_of_another_tenant_is_refused(config_file: Path, tmp_path: Pa
 
 
 def test_evaluating_needs_no_dagster() -> None:
-    modules = "evals.evaluation.evaluate, evals.evaluation.cli.evaluate"
+    modules = "evals.evaluation.evaluate, evals.evaluation.cli"
     code = f"import sys, {modules}; assert 'dagster' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,8 +10,8 @@ import sys
 import pytest
 import yaml
 
+from evals.bench.corpora import DATA
 from evals.bench.people import PEOPLE
-from evals.bench.real_text import DATA
 from rag_serving.models import language_detector
 from rag_serving.models.language_detector import question_language, shares_of_languages
 from rag_serving.text.stemming import is_plainly_english, without_function_words

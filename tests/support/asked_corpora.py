@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals.bench.corpora import ROOT, PassageCorpus, cut
+from evals.bench.corpora import DATA, ROOT, PassageCorpus, cut
 from evals.bench.people import CORPORA, published, questions_of, read_pages
-from evals.bench.real_text import DATA
 from evals.evaluation.gold import GoldQuestion, read_gold
 
 _ASKS = re.compile(r"(?:how|what|when|where|which|who|why|can|does|do|is|are|should|must)\b.*|.*\?$", re.IGNORECASE)

@@ -10,9 +10,9 @@ import psycopg
 import pyarrow as pa
 from qdrant_client import QdrantClient
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner
+from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner
 from citelock_stores.qdrant.points import point_id
-from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS, pack_table
+from citelock_stores.remote.protocol import REMOTE_CHUNKS, TEXT_COLUMNS, pack_table
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config
 from support.synthetic import TENANT

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine, MetaData, insert, select, update
 
-from citelock_governance.audit.tables import HEADS, METADATA, ROWS
+from citelock_governance.audit.ledger import HEADS, METADATA, ROWS
 from rag_serving.telemetry.tables import open_engine
 
 

@@ -13,9 +13,8 @@ import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner, SignedClaims
 from citelock_stores.postgres.migrations.upgrade import migrate
-from citelock_stores.postgres.sessions import configure
+from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner, SignedClaims, configure
 from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.secret import derived_key

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.real_text import DATA
+from evals.bench.corpora import DATA
 from evals.evaluation.gold import read_gold
 from rag_serving.text.small_talk import is_noise, remark_of, without_greeting
 

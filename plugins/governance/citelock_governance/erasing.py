@@ -1,4 +1,4 @@
-"""Erasing a tenant: listing its data, deleting it, verifying, and the signed proof of all three.
+"""Erasing a tenant: listing its data, deleting it, verifying, and the signed proof of all three; forgetting a user.
 
 Before anything is deleted, a signed record lists it. A killed process leaves the record, and the next one resumes from
 it. The proof is the same record, once nothing is left.
@@ -6,6 +6,7 @@ it. The proof is the same record, once nothing is left.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,21 +19,23 @@ from sqlalchemy import Connection, Engine, Table, delete, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnElement
 
-from citelock_governance.api_keys.store import METADATA as API_KEYS
+from citelock_governance.api_keys import METADATA as API_KEYS
+from citelock_governance.api_keys import KeyStore, event_of
 from citelock_governance.audit.chain import head_of
-from citelock_governance.audit.tables import HEADS
-from citelock_governance.audit.tables import METADATA as AUDIT
+from citelock_governance.audit.ledger import HEADS, Ledger
+from citelock_governance.audit.ledger import METADATA as AUDIT
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.caching.memory import mark_forgotten
 from rag_serving.cli.group import UsageError
-from rag_serving.cli.options import AsJson, ConfigPath, chosen_tenant
+from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config
 from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
 from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.escaping.targets import for_json, for_terminal_line
+from rag_serving.hooks import Event, record
 from rag_serving.indexes.databases import PublishedError, RemoteError, open_database
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
 from rag_serving.shared_home import shared_home
@@ -305,8 +308,6 @@ class TenantErasure:
 
     def _audit_head(self) -> dict[str, Any] | None:
         """Return the last head of the tenant's audit log: it identifies an export."""
-        from sqlalchemy import inspect
-
         for _, engine in self._databases():
             with self._reported(engine), engine.connect() as connection:
                 if not inspect(connection).has_table(HEADS.name):
@@ -355,3 +356,77 @@ class TenantErasure:
         except SQLAlchemyError as error:
             where = engine.url.render_as_string(hide_password=True)
             raise EraseError(f"the database {where} cannot be used ({error_line(error)})") from error
+
+
+def forget_command(
+    user: Annotated[str, typer.Option("--user", help="Account id or name, as the person asked under it.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a user's questions and feedback: receipts, sessions, telemetry; revoke the keys in the user's name; unlink
+    the audit log from them.
+
+    \b
+    citelock forget --user ann
+
+    Rows of the audit log stay, and verify, but their user and questions cannot be recovered. Receipts of older programs
+    do not name the user; they are deleted after telemetry.retention_days. Running servers drop the tenant's answers and
+    vectors from memory with the next question, those with a home of their own within two seconds.
+    """
+    from rag_serving.access.principals import Principal
+    from rag_serving.artifacts.secret import derived_key
+    from rag_serving.conversations.sessions import SessionStore
+    from rag_serving.receipts.receipt import Secrecy
+    from rag_serving.receipts.store import open_receipts
+    from rag_serving.telemetry.events import RowBuilder
+    from rag_serving.telemetry.tables import opened
+    from rag_serving.telemetry.telemetry import KEY_PURPOSE
+    from rag_serving.telemetry.writer import forget_user
+
+    settings = load_config(config)
+    name = chosen_tenant(settings, tenant)
+    record(settings, name, Event("user.forgotten"))
+    keys = _revoked(settings, name, user)
+    unlinked = _unlinked(settings, name, user)
+    with closing(open_receipts(settings)) as store:
+        receipts = store.forget(name, Secrecy(settings.home).asker(Principal(name, user)))
+    database, rows = Store(settings.home).serving_db(), 0
+    if settings.telemetry.url is not None or database.exists():
+        digest = RowBuilder(name, derived_key(settings.home, KEY_PURPOSE)).user_hash(user) or ""
+        with opened(settings.telemetry.url, database) as engine:
+            rows = forget_user(engine, name, digest)
+    sessions = 0
+    if settings.telemetry.url is not None or database.exists():
+        with closing(SessionStore(settings, name, lambda: datetime.now(UTC))) as stored:
+            sessions = stored.forget(user)
+    mark_forgotten(settings, name)
+    if as_json:
+        counts = {"receipts": receipts, "sessions": sessions, "telemetry": rows, "audit": unlinked, "keys": keys}
+        typer.echo(json.dumps({"tenant": name, **counts}))
+    else:
+        told = f"{receipts} receipts, {sessions} sessions, {rows} rows of telemetry and feedback"
+        also = [f"revoked {keys} keys"] * bool(keys) + ["unlinked the audit log"] * bool(unlinked)
+        typer.echo("; ".join([f"{name}: deleted {told}", *also]))
+
+
+def _revoked(settings: Config, tenant: str, user: str) -> int:
+    """Return how many valid keys had the user's name; the name is removed from revoked ones, too."""
+    count = 0
+    with closing(KeyStore(settings)) as store:
+        for key in store.list(tenant):
+            if key.user != user:
+                continue
+            if key.revoked is None:
+                record(settings, tenant, event_of("key.revoked", key))
+                count += 1
+            store.forget(key)
+    return count
+
+
+def _unlinked(settings: Config, tenant: str, user: str) -> int:
+    """Return how many pseudonyms of a user the audit log had; it may have been switched off since."""
+    if settings.telemetry.url is None and not Store(settings.home).serving_db().exists():
+        return 0
+    with closing(Ledger(settings.home, settings.telemetry.url, tenant, settings.audit)) as ledger:
+        return ledger.forget(user)

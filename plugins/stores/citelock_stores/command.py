@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from citelock_stores.remote.catalog import Catalogs
-from citelock_stores.remote.generation import DatabaseGeneration, open_store
+from citelock_stores.remote.generation import Catalogs, DatabaseGeneration, open_store
 from citelock_stores.remote.protocol import RemoteStore
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SecretError
@@ -157,7 +156,7 @@ def _signed_claims(
     settings: Config, tenant: str, user: str | None, groups: Sequence[str], minutes: int
 ) -> dict[str, Any]:
     """Return claims, signature, the tenant's id in the database, and when they expire (seconds since 1970)."""
-    from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner
+    from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
 
@@ -169,7 +168,7 @@ def _signed_claims(
 
 def _require_storable(name: str | None) -> None:
     """Refuse a name that the database cannot store in a reader class: its claims would open less than they say."""
-    from citelock_stores.postgres.claims import is_storable
+    from citelock_stores.postgres.sessions import is_storable
 
     if name is not None and not (name and is_storable(name) and name.isprintable()):
         raise UsageError(f"{name!r} is no name of a user or group: empty, or with characters that cannot be printed")

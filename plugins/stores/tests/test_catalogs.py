@@ -16,11 +16,17 @@ import pytest
 from support.index_backends import Backends
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
-from citelock_stores.remote.catalog import Catalogs, RemoteOriginal
-from citelock_stores.remote.generation import DatabaseGeneration, open_store, shared_store
+from citelock_stores.remote.generation import Catalogs, DatabaseGeneration, RemoteOriginal, open_store, shared_store
 from citelock_stores.remote.parts import Recent, RemoteSentences, RowNumbers
-from citelock_stores.remote.protocol import Nearest, Postings, RemoteGeneration, RemoteManifest, RemoteReader
-from citelock_stores.remote.tables import REMOTE_SENTENCES, REMOTE_TEXTS
+from citelock_stores.remote.protocol import (
+    REMOTE_SENTENCES,
+    REMOTE_TEXTS,
+    Nearest,
+    Postings,
+    RemoteGeneration,
+    RemoteManifest,
+    RemoteReader,
+)
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citelock_stores.postgres.claims import MARGIN_S, ClaimSigner
+from citelock_stores.postgres.sessions import MARGIN_S, ClaimSigner
 from rag_serving.access.principals import Principal
 
 ANN = Principal("acme", "ann", frozenset({"staff"}))

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from citelock_formats.ocr.records import PagePicture, RecognizedPage, ScannedPage
+from citelock_formats.ocr.pictures import PagePicture, RecognizedPage, ScannedPage
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
 from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import IO, NamedTuple
 
-from citelock_formats.ocr.records import PagePicture, RecognizedPage, RecognizedWord
+from citelock_formats.ocr.pictures import PagePicture, RecognizedPage, RecognizedWord
 from rag_serving.config.sections import Ocr
 
 NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})

@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from citelock_formats.ocr.cache import OcrCache
 from citelock_formats.ocr.child import PdfChild, PdfFile
 from citelock_formats.ocr.engine import Tesseract
-from citelock_formats.ocr.recognition import Recognizer
-from citelock_formats.ocr.records import ScannedPage
+from citelock_formats.ocr.pictures import ScannedPage
+from citelock_formats.ocr.recognition import OcrCache, Recognizer
 from rag_assets.monitoring.source_health import reads_pdf
 from rag_assets.parsing.reader import READ, SETTINGS, Prepared
 from rag_assets.steps.files.records import FileError, PagesDone

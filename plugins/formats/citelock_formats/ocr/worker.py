@@ -11,9 +11,8 @@ from itertools import groupby
 from statistics import median
 from typing import IO, Any, NamedTuple
 
-from citelock_formats.ocr import pictures, records
-from citelock_formats.ocr.pictures import saved
-from citelock_formats.ocr.records import RecognizedPage, ScannedPage, Why, words_of_json
+from citelock_formats.ocr import pictures
+from citelock_formats.ocr.pictures import RecognizedPage, ScannedPage, Why, saved, words_of_json
 from rag_assets.steps.files.pdf.reading import opened, shown_objects
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
 from rag_serving.isolation.child import Frame, Limits
@@ -414,4 +413,4 @@ def _drawn(page: Any) -> tuple[float, int]:
 
 
 if __name__ == "__main__":
-    run(OcrWorker().answer, ("pypdfium2", "pypdfium2.raw", "numpy", records.__name__))
+    run(OcrWorker().answer, ("pypdfium2", "pypdfium2.raw", "numpy", pictures.__name__))

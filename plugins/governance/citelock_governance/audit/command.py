@@ -15,9 +15,7 @@ import typer
 from sqlalchemy import Connection, select
 
 from citelock_governance.audit.chain import CONTENT, Anchor, Head, Signer, head_of
-from citelock_governance.audit.ledger import AuditError, Ledger, NoAuditLogError, beside, restart
-from citelock_governance.audit.persons import Persons
-from citelock_governance.audit.tables import HEADS
+from citelock_governance.audit.ledger import HEADS, AuditError, Ledger, NoAuditLogError, Persons, beside, restart
 from citelock_governance.audit.verification import ChainVerdict, Follower, Row, Verifier, events_lost, pages
 from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 from rag_serving.cli.group import FAILED

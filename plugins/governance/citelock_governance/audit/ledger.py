@@ -1,35 +1,250 @@
-"""Appending to the chain of one tenant, beside other processes.
+"""The tables of the audit log, and appending to the chain of one tenant, beside other processes.
 
 One transaction at a time extends a chain: it locks the row of the head from its first statement on (Postgres), or the
 database's write lock (SQLite). All rows of a batch are committed at once.
+
+A row has a person's random pseudonym, and texts sealed with that person's own key. One row of `audit_persons` links
+person, pseudonym and key. When it is deleted, rows keep their bytes, so that the chain still verifies, but persons and
+questions can no longer be recovered.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import logging
 import math
+import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy import event as engine_events
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from citelock_governance.audit.chain import GENESIS, Anchor, AnchorFile, Head, Signer, head_of
-from citelock_governance.audit.persons import Person, Persons
-from citelock_governance.audit.tables import HEADS, PERSONS, ROWS, open_audit_engine, prepare
-from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.secret import SealError, SecretError, derived_key, seal, unseal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.sections import Audit
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.hooks import Event
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import error_line
+from rag_serving.telemetry.tables import create_tables, error_line, open_engine
+
+METADATA = MetaData()
+
+ROWS = Table(
+    "audit_rows",
+    METADATA,
+    Column("tenant", String(200), primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
+    Column("at", String(32), nullable=False),  # ISO 8601, UTC, microseconds
+    Column("kind", String(40), nullable=False),
+    Column("actor", String(32), index=True),  # a pseudonym of AUDIT_PERSONS; null: nobody named, or not kept
+    Column("subject", Text),  # id of what was acted on: a document, a key, a generation
+    Column("status", String(24)),
+    Column("query_hash", String(64)),  # keyed by the person's own key
+    Column("query", Text),  # sealed with the person's own key, personal data taken out; null: not kept
+    Column("retrieved", Text),  # JSON list of chunk ids
+    Column("model", Text),
+    Column("tokens_in", Integer),
+    Column("tokens_out", Integer),
+    Column("cost", Float),
+    Column("latency_ms", Float),
+    Column("generation", Text),
+    Column("details", Text),  # JSON object
+    Column("previous", String(64), nullable=False),  # hash of the row before
+    Column("hash", String(64), nullable=False),  # SHA-256 of all columns above
+    Column("signature", String(64), nullable=False),  # HMAC-SHA256 of the hash
+)
+
+HEADS = Table(
+    "audit_heads",
+    METADATA,
+    Column("tenant", String(200), primary_key=True),
+    Column("first_sequence", BigInteger, nullable=False),  # of the oldest row that is kept
+    Column("first_previous", String(64), nullable=False),  # hash of the row before it
+    Column("sequence", BigInteger, nullable=False),  # of the newest row; 0: none was ever written
+    Column("hash", String(64), nullable=False),
+    Column("signature", String(64), nullable=False),
+)
+
+PERSONS = Table(
+    "audit_persons",
+    METADATA,
+    Column("tenant", String(200), primary_key=True),
+    Column("person", String(64), primary_key=True),  # keyed digest of tenant and user
+    Column("actor", String(32), nullable=False, unique=True),  # random: what rows have
+    Column("secret", Text, nullable=False),  # sealed key of what is kept of the person
+    Column("name", Text),  # sealed user, where audit.user is `id`
+)
+
+Access = Literal["append", "read"]
+_BEGIN = {"append": "BEGIN IMMEDIATE", "read": "BEGIN"}
+
+
+def open_audit_engine(url: str | None, serving_db: Path, access: Access) -> Engine:
+    """Return the engine of the audit log's database. Nothing is connected yet.
+
+    A transaction that appends excludes other writers from its first statement on, and is on disk when it is committed;
+    one that reads sees one state. SQLite begins neither by itself before a row is changed.
+
+    Raises:
+        TelemetryError: the URL is none, or its driver is not installed.
+    """
+    engine = open_engine(url, serving_db)
+    if engine.dialect.name != "sqlite":
+        return engine.execution_options(isolation_level="REPEATABLE READ") if access == "read" else engine
+
+    @engine_events.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA synchronous=FULL")
+
+    @engine_events.listens_for(engine, "begin")
+    def _begun(connection: Any) -> None:
+        connection.exec_driver_sql(_BEGIN[access])
+
+    return engine
+
+
+def has_log(engine: Engine) -> bool:
+    """Return whether the database has an audit log."""
+    return inspect(engine).has_table(ROWS.name)
+
+
+def prepare(engine: Engine) -> None:
+    """Make the tables that are missing; errors as `create_tables`."""
+    create_tables(METADATA, engine)
+
+
+_DIGEST, _SEALING, _NOBODY = "audit persons", "audit person keys", "audit callers without a name"
+_KEY_BYTES = 32
+_ACTOR_BYTES = 12
+_HASH_CHARS = 32
+_MOST_KEYS = 1_000
+
+UserPolicy = Literal["hash", "id", "none"]
+
+
+@dataclass(frozen=True)
+class Person:
+    """A person's pseudonym, None for nobody, and the key of what is kept of them."""
+
+    actor: str | None
+    key: bytes
+
+    def query_hash(self, query: str) -> str:
+        """Return the keyed hash of a question; without the person's key it cannot be tried out."""
+        return hmac.new(self.key, query.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:_HASH_CHARS]
+
+    def sealed(self, text: str, beside: bytes) -> str:
+        """Return a text that only this person's key opens, beside the same bytes."""
+        return seal(self.key, text, beside)
+
+    def opened(self, sealed: str, beside: bytes) -> str | None:
+        """Return a sealed text; None if it was sealed with another key, or altered."""
+        try:
+            return unseal(self.key, sealed, beside)
+        except SealError:
+            return None
+
+
+class Persons:
+    """The people of one tenant."""
+
+    def __init__(self, home: Path, tenant: str, policy: UserPolicy = "hash") -> None:
+        """Raises SecretError if the installation's secret cannot be used."""
+        self._tenant, self._policy = tenant, policy
+        self._digest_key, self._sealing_key = derived_key(home, _DIGEST), derived_key(home, _SEALING)
+        self._nobody = Person(None, derived_key(home, f"{_NOBODY} of {tenant}"))
+        self._keys: dict[str, bytes] = {}  # by their sealed form, which the database still has to have
+
+    def of(self, connection: Connection, users: Collection[str | None]) -> Mapping[str | None, Person]:
+        """Return each user's pseudonym and key, made now if there is none yet."""
+        named = set() if self._policy == "none" else {user for user in users if user}
+        digests = {self._digest(user): user for user in sorted(named)}
+        found = self._found(connection, digests)
+        if missing := [digest for digest in digests if digests[digest] not in found]:
+            insert: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+            rows = [self._made(digest, digests[digest]) for digest in missing]
+            connection.execute(insert.insert(PERSONS).on_conflict_do_nothing(), rows)
+            found |= self._found(connection, {digest: digests[digest] for digest in missing})
+        return {user: found.get(user, self._nobody) if user else self._nobody for user in users}
+
+    def forget(self, connection: Connection, user: str) -> int:
+        """Delete a user's link to rows, and the key that opens them; return how many there were, 0 or 1."""
+        mine = PERSONS.c.tenant == self._tenant, PERSONS.c.person == self._digest(user)
+        return int(connection.execute(delete(PERSONS).where(*mine)).rowcount)
+
+    def known(self, connection: Connection, actor: str | None) -> tuple[Person, str | None] | None:
+        """Return the person behind a pseudonym and, if it was kept, the user; None if they were forgotten."""
+        if actor is None:
+            return self._nobody, None
+        query = select(PERSONS).where(PERSONS.c.tenant == self._tenant, PERSONS.c.actor == actor)
+        row = connection.execute(query).mappings().first()
+        if row is None:
+            return None
+        try:
+            name = unseal(self._sealing_key, row["name"], self._beside(row["person"], "name")) if row["name"] else None
+            return self._person(dict(row)), name
+        except SealError:
+            return None
+
+    def _found(self, connection: Connection, digests: Mapping[str, str]) -> dict[str, Person]:
+        query = select(PERSONS).where(PERSONS.c.tenant == self._tenant, PERSONS.c.person.in_(list(digests)))
+        return {digests[row["person"]]: self._person(dict(row)) for row in connection.execute(query).mappings()}
+
+    def _person(self, row: Mapping[str, Any]) -> Person:
+        sealed = row["secret"]
+        if sealed not in self._keys:
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.clear()
+            self._keys[sealed] = b64decode(unseal(self._sealing_key, sealed, self._beside(row["person"], row["actor"])))
+        return Person(row["actor"], self._keys[sealed])
+
+    def _made(self, digest: str, user: str) -> dict[str, Any]:
+        actor = secrets.token_hex(_ACTOR_BYTES)
+        key = b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
+        return {
+            "tenant": self._tenant,
+            "person": digest,
+            "actor": actor,
+            "secret": seal(self._sealing_key, key, self._beside(digest, actor)),
+            "name": seal(self._sealing_key, user, self._beside(digest, "name")) if self._policy == "id" else None,
+        }
+
+    def _digest(self, user: str) -> str:
+        content = f"{self._tenant}\0{user}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._digest_key, content, hashlib.sha256).hexdigest()
+
+    def _beside(self, digest: str, what: str) -> bytes:
+        return f"{self._tenant}\0{digest}\0{what}".encode()
 
 
 def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from citelock_governance.audit.chain import Anchor, AnchorFile, Head, Signer, head_of, row_hash
-from citelock_governance.audit.ledger import AuditError, NoAuditLogError
-from citelock_governance.audit.tables import HEADS, ROWS, has_log, open_audit_engine
+from citelock_governance.audit.ledger import HEADS, ROWS, AuditError, NoAuditLogError, has_log, open_audit_engine
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.telemetry.recorder import TelemetryError

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from support.api_client import QUESTION, bearer, client_of
 from support.wiki import configuration
 
-from citelock_governance.api_keys import lookup
-from citelock_governance.api_keys.store import ApiKey, KeyStore, KeyStoreError, new_key
+from citelock_governance import api_keys as lookup
+from citelock_governance.api_keys import ApiKey, KeyStore, KeyStoreError, new_key
 from rag_serving.api.limits import FREE_GUESSES
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 from typer.testing import CliRunner
 
-from citelock_governance.audit.tables import ROWS
+from citelock_governance.audit.ledger import ROWS
 from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
 from rag_serving.hooks import Event, Kind, record

@@ -14,8 +14,7 @@ from sqlalchemy import Connection, Engine, delete, insert, select, text, update
 from support.databases import emptied
 
 from citelock_governance.audit.chain import CONTENT, GENESIS
-from citelock_governance.audit.ledger import AuditError, Ledger
-from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
+from citelock_governance.audit.ledger import HEADS, METADATA, PERSONS, ROWS, AuditError, Ledger
 from citelock_governance.audit.verification import ChainVerdict, Verifier
 from rag_serving.artifacts.secret import canonical
 from rag_serving.config.sections import Audit

@@ -18,8 +18,7 @@ from support.wiki import configuration
 from typer.testing import CliRunner
 
 from citelock_governance.audit.command import exported, make_checkpoint, read_checkpoints, verify_export
-from citelock_governance.audit.ledger import AuditError, Ledger, cut_old, restart
-from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
+from citelock_governance.audit.ledger import HEADS, METADATA, PERSONS, ROWS, AuditError, Ledger, cut_old, restart
 from citelock_governance.audit.verification import Verifier
 from rag_serving.cli.main import app
 from rag_serving.config.sections import Audit

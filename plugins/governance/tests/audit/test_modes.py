@@ -17,7 +17,7 @@ from support.wiki import configuration, publish
 from typer.testing import CliRunner
 
 from citelock_governance.audit import log as log_module
-from citelock_governance.audit.tables import HEADS, METADATA
+from citelock_governance.audit.ledger import HEADS, METADATA
 from citelock_governance.audit.verification import Verifier
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store

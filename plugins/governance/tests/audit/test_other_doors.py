@@ -17,7 +17,7 @@ from support.mcp_calls import call, server_of
 from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
-from citelock_governance.audit.tables import HEADS, METADATA
+from citelock_governance.audit.ledger import HEADS, METADATA
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.command_line import run, write_config
 
-from citelock_governance.api_keys.store import parts_of
+from citelock_governance.api_keys import parts_of
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from citelock_governance import erasing
-from citelock_governance.audit.tables import PERSONS, ROWS
+from citelock_governance.audit.ledger import PERSONS, ROWS
 from citelock_governance.audit.verification import Verifier
 from citelock_governance.erasing import EraseError, TenantErasure
 from rag_serving.access.principals import Principal

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import insert, select, update
 from support.wiki import configuration
 
-from citelock_governance.api_keys.store import KEYS, METADATA, ApiKey, KeyStore, KeyStoreError, new_key, parts_of
+from citelock_governance.api_keys import KEYS, METADATA, ApiKey, KeyStore, KeyStoreError, new_key, parts_of
 from rag_serving.telemetry.tables import open_engine
 
 NOW = int(time.time())

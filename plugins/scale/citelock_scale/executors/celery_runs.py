@@ -20,7 +20,7 @@ from dagster_celery.launcher import CeleryRunLauncher
 from dagster_celery.tags import DAGSTER_CELERY_QUEUE_TAG, DAGSTER_CELERY_TASK_ID_TAG
 from dagster_celery.tasks import create_resume_job_task
 
-from citelock_scale.executors.celery_workers import AWAY, has_worker, waits
+from citelock_scale.executors.celery_steps import AWAY, has_worker, waits
 
 _ENDED = {"SUCCESS": WorkerStatus.SUCCESS, "FAILURE": WorkerStatus.FAILED, "REVOKED": WorkerStatus.FAILED}
 

@@ -9,8 +9,17 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, ClaimSigner
-from citelock_stores.postgres.sessions import CONNECT_S, SignFor, configure, remote_error, set_locally, settings_of
+from citelock_stores.postgres.sessions import (
+    CONNECT_S,
+    KEY_PURPOSE,
+    UNSIGNED,
+    ClaimSigner,
+    SignFor,
+    configure,
+    remote_error,
+    set_locally,
+    settings_of,
+)
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, ConfigError

@@ -25,21 +25,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, ClaimSigner, SignedClaims, is_storable
 from citelock_stores.postgres.migrations.upgrade import HEAD
 from citelock_stores.postgres.publisher import GenerationPlace, Publisher, count_of_tenant, remove_tenant, server_of
-from citelock_stores.postgres.sessions import DatabaseSessions
+from citelock_stores.postgres.sessions import (
+    KEY_PURPOSE,
+    UNSIGNED,
+    ClaimSigner,
+    DatabaseSessions,
+    SignedClaims,
+    is_storable,
+)
 from citelock_stores.remote.generation import SearchedDatabase
 from citelock_stores.remote.protocol import (
-    Nearest,
-    PostingKind,
-    Postings,
-    RemoteManifest,
-    Rows,
-    Vector,
-    WindowVectors,
-)
-from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
     REMOTE_PLACES,
@@ -49,6 +46,13 @@ from citelock_stores.remote.tables import (
     REMOTE_TEXTS,
     RESEND,
     TEXT_COLUMNS,
+    Nearest,
+    PostingKind,
+    Postings,
+    RemoteManifest,
+    Rows,
+    Vector,
+    WindowVectors,
     unpack_tables,
 )
 from rag_serving.access.principals import Principal

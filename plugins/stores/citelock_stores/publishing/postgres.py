@@ -18,8 +18,8 @@ from uuid import UUID
 import numpy as np
 import pyarrow.compute as pc
 
-from citelock_stores.postgres.claims import ClaimSigner, is_storable
 from citelock_stores.postgres.publisher import Publisher, move_pointer, remove_generation
+from citelock_stores.postgres.sessions import ClaimSigner, is_storable
 from citelock_stores.postgres.store import pack_numbers, pack_vectors, term_hash
 from citelock_stores.publishing.tables import (
     CatalogBlock,
@@ -31,8 +31,7 @@ from citelock_stores.publishing.tables import (
     postings_of,
     seal_blocks,
 )
-from citelock_stores.remote.protocol import PostingKind
-from citelock_stores.remote.tables import TEXT_COLUMNS, pack_table
+from citelock_stores.remote.protocol import TEXT_COLUMNS, PostingKind, pack_table
 from rag_serving.access.principals import clauses_of
 from rag_serving.artifacts.manifest import FILE as MANIFEST
 from rag_serving.artifacts.store import Store, StoreError, open_file

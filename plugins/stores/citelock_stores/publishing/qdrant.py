@@ -44,8 +44,7 @@ from citelock_stores.qdrant.points import (
 )
 from citelock_stores.qdrant.reader import pack_terms
 from citelock_stores.qdrant.store import QdrantAlias
-from citelock_stores.remote.protocol import PostingKind
-from citelock_stores.remote.tables import DIGEST_BYTES, TEXT_COLUMNS
+from citelock_stores.remote.protocol import DIGEST_BYTES, TEXT_COLUMNS, PostingKind
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
 from rag_serving.artifacts.store import Store, read_text

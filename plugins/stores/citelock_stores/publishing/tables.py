@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from citelock_stores.remote.protocol import PostingKind
-from citelock_stores.remote.tables import (
+from citelock_stores.remote.protocol import (
     DIGEST_BYTES,
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -22,6 +21,7 @@ from citelock_stores.remote.tables import (
     REMOTE_SEALS,
     TEXT_COLUMNS,
     GenerationSeals,
+    PostingKind,
     SealedRows,
     original_digest,
     text_digest,

@@ -28,8 +28,7 @@ from citelock_stores.qdrant.points import (
     text_of,
 )
 from citelock_stores.remote.parts import KeptValues
-from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
-from citelock_stores.remote.tables import (
+from citelock_stores.remote.protocol import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
     REMOTE_PLACES,
@@ -37,6 +36,12 @@ from citelock_stores.remote.tables import (
     REMOTE_SENTENCES,
     REMOTE_TERMS,
     REMOTE_TEXTS,
+    Nearest,
+    PostingKind,
+    Postings,
+    Rows,
+    Vector,
+    WindowVectors,
     pack_table,
 )
 from rag_serving.indexes.databases import RemoteDataError

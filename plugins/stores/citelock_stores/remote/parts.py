@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citelock_stores.remote.protocol import PostingKind, RemoteReader
-from citelock_stores.remote.tables import RESEND, TEXT_COLUMNS, Digests, text_digest
+from citelock_stores.remote.protocol import RESEND, TEXT_COLUMNS, Digests, PostingKind, RemoteReader, text_digest
 from rag_serving.artifacts.columns import Read, dictionary_encode, numbers_of
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS
 from rag_serving.indexes import exact

@@ -18,7 +18,7 @@ import pytest
 from support.postgres_index import APP, OWNER, WRITER, IndexServer, connected, set_claims, signer_of, tables_of
 from support.synthetic import MODEL, WORDS, chunk_row, clustered_vectors
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner, SignedClaims
+from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner, SignedClaims
 from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal

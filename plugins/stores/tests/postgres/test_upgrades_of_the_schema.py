@@ -16,8 +16,7 @@ from citelock_stores.postgres.migrations.upgrade import HEAD, migrate
 from citelock_stores.postgres.store import PostgresStore
 from citelock_stores.publishing import postgres as postgres_writer
 from citelock_stores.publishing.postgres import publish_generation
-from citelock_stores.remote.catalog import Catalogs
-from citelock_stores.remote.generation import DatabaseGeneration
+from citelock_stores.remote.generation import Catalogs, DatabaseGeneration
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store

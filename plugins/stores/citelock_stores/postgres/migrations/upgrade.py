@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, pads
 from citelock_stores.postgres.migrations.versions import run_statements
 from citelock_stores.postgres.migrations.versions.v0002_search import revision
+from citelock_stores.postgres.sessions import KEY_PURPOSE, pads
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.targets import one_line
