@@ -24,9 +24,10 @@ keep_memory_connected()
 
 
 @pytest.fixture(scope="session")
-def published_sample(shared_folders: SharedFolders) -> Path:
-    """The folder of the whole sample wiki, built, evaluated and published once for all tests."""
-    return shared_folders.get("published_sample", lambda folder: publish_sample(Sample(folder)))
+def published_sample(shared_folders: SharedFolders, request: pytest.FixtureRequest) -> Path:
+    """The folder of the whole sample wiki, built, at night evaluated, and published once for all tests."""
+    is_judged = bool(request.config.getoption("nightly"))
+    return shared_folders.get("published_sample", lambda folder: publish_sample(Sample(folder, judged=is_judged)))
 
 
 @pytest.fixture(scope="session")

@@ -18,15 +18,16 @@ from rag_serving.api.app import create_app
 from rag_serving.config.loading import load_config
 
 
-def publish_sample(folder: Path) -> None:
-    sample = Sample(folder)
-    sample.ingest()
-    assert sample.publish().success
-
-
 @pytest.fixture(scope="session")  # before the browser, whose event loop runs in this thread
-def sample_folder(shared_folders: SharedFolders) -> Path:
-    return shared_folders.get("published_sample", publish_sample)
+def sample_folder(shared_folders: SharedFolders, request: pytest.FixtureRequest) -> Path:
+    """The folder of `published_sample` in tests/assets."""
+
+    def publish(folder: Path) -> None:
+        sample = Sample(folder, judged=bool(request.config.getoption("nightly")))
+        sample.ingest()
+        assert sample.publish().success
+
+    return shared_folders.get("published_sample", publish)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,12 @@ SAMPLE = Path(__file__).parents[2] / "sample"
 @pytest.fixture(scope="session")
 def seed() -> int:
     return int(os.environ.get("CITELOCK_LEAK_SEED", "0"))
+
+
+@pytest.fixture(scope="session")
+def size(request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """Gives how many pages a wiki has that has so many at night: half by day, since building takes longest."""
+    return lambda pages: pages if request.config.getoption("nightly") else pages // 2
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,10 @@ _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at
 
 
 @pytest.fixture(scope="module", params=["of their own", "of others"])
-def wiki(seed: int, request: pytest.FixtureRequest) -> Wiki:
+def wiki(seed: int, size: Callable[[int], int], request: pytest.FixtureRequest) -> Wiki:
     """Pages of text of their own, and such as show text of others."""
-    return sharing_wiki(200, seed + 1000) if request.param == "of others" else restricted_wiki(300, seed + 1000)
+    is_shared = request.param == "of others"
+    return sharing_wiki(size(200), seed + 1000) if is_shared else restricted_wiki(size(300), seed + 1000)
 
 
 @pytest.fixture(scope="module")

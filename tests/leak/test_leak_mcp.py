@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ _OF_THE_BUILD = {"generation", "receipt_id"}
 
 
 @pytest.fixture(scope="module")
-def wiki(seed: int) -> Wiki:
-    return restricted_wiki(300, seed + 4000, including=0.1)
+def wiki(seed: int, size: Callable[[int], int]) -> Wiki:
+    return restricted_wiki(size(300), seed + 4000, including=0.1)
 
 
 @pytest.fixture(scope="module")

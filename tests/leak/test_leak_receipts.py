@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ def opened(home: Path, wiki: Wiki) -> Pipeline:
 
 
 SHARES = 16
+Size = Callable[[int], int]
 
 
-def test_a_shared_receipt_is_seen_by_whoever_may_read_all_its_pages(tmp_path: Path, seed: int) -> None:
-    wiki, dice = restricted_wiki(200, seed + 4100), random.Random(f"shares {seed}")
+def test_a_shared_receipt_is_seen_by_whoever_may_read_all_its_pages(tmp_path: Path, seed: int, size: Size) -> None:
+    wiki, dice = restricted_wiki(size(200), seed + 4100), random.Random(f"shares {seed}")
     judge, pipeline = Judge(wiki), opened(tmp_path, wiki)
     seen = hidden = 0
     for _ in range(SHARES):
@@ -71,8 +73,10 @@ def with_restriction(wiki: Wiki, page_ids: frozenset[str], group: str) -> Wiki:
     return changed
 
 
-def test_a_receipt_is_no_longer_shown_to_who_may_no_longer_read_its_pages(tmp_path: Path, seed: int) -> None:
-    wiki = restricted_wiki(200, seed + 4000)
+def test_a_receipt_is_no_longer_shown_to_who_may_no_longer_read_its_pages(
+    tmp_path: Path, seed: int, size: Size
+) -> None:
+    wiki = restricted_wiki(size(200), seed + 4000)
     judge = Judge(wiki)
     target = next(page for page in reversed(judge.page_ids) if judge.may_read(ANYBODY, page))
     pipeline = opened(tmp_path, wiki)

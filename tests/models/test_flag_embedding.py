@@ -61,7 +61,9 @@ def test_the_library_does_not_take_the_model_back(checkpoint: Path, monkeypatch:
     assert moved == []
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 64, 500, 100_000])
+@pytest.mark.parametrize(
+    "batch_tokens", [64, 100_000, *(pytest.param(it, marks=pytest.mark.nightly) for it in (1, 500))]
+)
 def test_a_text_has_the_same_vector_in_any_batch(checkpoint: Path, texts: list[str], batch_tokens: int) -> None:
     embedder = FlagEmbedder(str(checkpoint), "cpu", batch_tokens=batch_tokens)
     expected = np.stack([embedder.embed_query(text) for text in texts])

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_sets import CLASSES, Corpus, random_corpus, random_query
 
 from evals.verify_receipt import Corpus as Counted
@@ -48,7 +49,7 @@ def agree(seed: int) -> bool:
     return bool(members)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=SLOW)
 @given(SEEDS)
 def test_random_queries(seed: int) -> None:
     agree(seed)
@@ -75,7 +76,7 @@ def tells_nothing(seed: int) -> None:
         assert run(query, corpus, classes) == run(query, seen, [*CLASSES]), (seed, query)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(3), deadline=None, suppress_health_check=SLOW)
 @given(SEEDS)
 def test_no_result_tells_of_hidden_pages(seed: int) -> None:
     tells_nothing(seed)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sources.site_docs import Docs
+from support.examples import examples
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import SourceError
@@ -141,7 +142,7 @@ def test_what_a_small_page_includes_counts_as_its_size(
     assert set(asked) == {"docs/a.md"}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(1), deadline=None)
 @given(st.sampled_from(sorted(SITES)), st.randoms(use_true_random=False))
 def test_broken_files_stop_no_sync_and_a_second_one_changes_nothing(name: str, chance: random.Random) -> None:
     with tempfile.TemporaryDirectory() as folder:

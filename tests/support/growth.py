@@ -57,12 +57,12 @@ def steepness(
     """
     large = small * FACTOR
     short, long = make(small), make(large)
-    slow = seconds(lambda: call(short))
-    if slow == float("inf"):
-        return slow
     best = seconds(lambda: call(long))
     if best < cheap * large:
         return None
+    slow = seconds(lambda: call(short))
+    if slow == float("inf"):
+        return slow
     growth = best / (slow * FACTOR)
     for _ in range(_TRIES):
         if growth < _STEEPEST:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from citelock_sites.markup import MarkupError
 from citelock_sites.rst.page import rst_page
@@ -169,7 +170,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=25).map("".join))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(2), deadline=None)
 def test_any_text_is_read_or_refused_and_its_html_is_well_formed(source: str) -> None:
     try:
         page = rst_page(source)
