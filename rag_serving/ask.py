@@ -128,10 +128,8 @@ def look_back(inquiry: Inquiry) -> None:
             return
     except (NotKeptError, UnpublishedError) as error:
         told = str(error)
-    inquiry.stages, inquiry.answer = (
-        (),
-        Answer("refused", told, generation=view.id, timings_ms=inquiry.trace.timings_ms),
-    )
+    inquiry.stages = ()
+    inquiry.answer = Answer("refused", told, generation=view.id, timings_ms=inquiry.trace.timings_ms)
 
 
 def past_view(view: ReaderView, now: SetTables) -> ReaderView | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rag_serving.plugins import HOOKS, loaded, one
@@ -39,10 +40,6 @@ class AuditUnavailableError(Exception):
         super().__init__(f"the audit log cannot be written, and nothing is answered without it ({reason})")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True)
 class Event:
     """Something that was done, by whom and to what."""
@@ -55,7 +52,7 @@ class Event:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Columns of a question's row: status, model, tokens_in, tokens_out, cost, latency_ms, generation."""
     details: Mapping[str, Any] = field(default_factory=dict)  # anything else, as JSON; no personal data belongs there
-    at: datetime = field(default_factory=_now)
+    at: datetime = field(default_factory=partial(datetime.now, UTC))
 
 
 @dataclass(frozen=True)

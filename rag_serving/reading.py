@@ -87,13 +87,8 @@ def _block(chunk: Chunk, block: PageBlock) -> dict[str, Any]:
 def page_facts(of: Chunk | DroppedPassage) -> dict[str, Any]:
     """Return the facts about a passage's page; of a dropped passage's it is not known when it was changed."""
     return {
-        "page_id": of.page_id,
-        "title": of.title,
+        **{name: getattr(of, name) for name in ("page_id", "title", "space", "source", "kind", "version")},
         "url": page_url(of.url),
-        "space": of.space,
-        "source": of.source,
-        "kind": of.kind,
-        "version": of.version,
         "updated_at": of.updated_at.isoformat() if isinstance(of, Chunk) and of.updated_at else None,
         "labels": list(of.labels),
     }

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import Any
 
 from rag_serving.access.bounded_fetch import (
     Ages,
-    Clock,
     ConfiguredKeys,
     FetchedKeys,
     KeySet,
@@ -42,13 +40,13 @@ class Bearer:
 class BearerTokens:
     """The tokens of one issuer."""
 
-    def __init__(self, settings: Jwt, tenants: Collection[str], clock: Clock = time.monotonic) -> None:
+    def __init__(self, settings: Jwt, tenants: Collection[str]) -> None:
         """Raises ConfigError if a configured key cannot be used."""
         self.settings, self._tenants = settings, tenants
         self.keys: KeySet
         if settings.is_remote:
             algorithms: list[str] = [*(settings.algorithms or FETCHED_ALGORITHMS)]
-            self.keys = FetchedKeys(self._fetched, Ages(settings.refresh_s, settings.keep_s), clock)
+            self.keys = FetchedKeys(self._fetched, Ages(settings.refresh_s, settings.keep_s))
         else:
             configured = configured_keys(settings)
             algorithms = algorithms_for(settings, configured)

@@ -8,7 +8,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,12 +64,11 @@ class ProviderMetadata:
 class Provider:
     """A configured provider."""
 
-    def __init__(self, settings: Oidc, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Oidc) -> None:
         self.settings = settings
         self.expected = Expected(settings.issuer, (settings.client_id,), settings.algorithms, settings.leeway_s)
-        self._clock = clock
         self._metadata: tuple[float, ProviderMetadata] | None = None
-        self._keys = FetchedKeys(self._fetched_keys, Ages(FRESH_S, KEPT_S), clock)
+        self._keys = FetchedKeys(self._fetched_keys, Ages(FRESH_S, KEPT_S))
         self._failed: dict[str, tuple[float, str]] = {}
         self._asking = 0
         self._said = float("-inf")
@@ -81,7 +80,7 @@ class Provider:
 
     def may_log(self) -> bool:
         """Return whether a failed sign-in may write a line of the log now."""
-        now = self._clock()
+        now = time.monotonic()
         if now - self._said < SAID_AGAIN_S:
             return False
         self._said = now
@@ -121,7 +120,7 @@ class Provider:
     async def metadata(self) -> ProviderMetadata:
         """Return the provider's metadata; the last known one is used while it cannot be read again. Raises
         ProviderDownError: it was never read."""
-        now = self._clock()
+        now = time.monotonic()
         if self._metadata and now - self._metadata[0] < FRESH_S:
             return self._metadata[1]
         try:
@@ -189,12 +188,12 @@ class Provider:
 
     async def _get(self, url: str) -> dict[str, Any]:
         at, reason = self._failed.get(url, (0.0, ""))
-        if reason and self._clock() - at < FAILED_S:
+        if reason and time.monotonic() - at < FAILED_S:
             raise ProviderDownError(reason)
         try:
             return await published(url, self.settings.timeout_s)
         except KeysDownError as error:
-            self._failed[url] = (self._clock(), str(error))
+            self._failed[url] = (time.monotonic(), str(error))
             raise ProviderDownError(str(error)) from None
 
 

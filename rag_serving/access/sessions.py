@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rag_serving.access.bearer_tokens import Bearer
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.secret import SealError, SecretError, derived_key, seal_bytes, unseal_bytes
 from rag_serving.config.loading import Config
@@ -28,6 +27,9 @@ _RENEWED_AFTER = 0.25
 """The part of its time after which a session in use is renewed."""
 
 
+Kind = Literal["token", "key", "jwt", "oidc"]
+
+
 class SessionTooLongError(Exception):
     """The session is too large for a cookie."""
 
@@ -36,7 +38,7 @@ class SessionTooLongError(Exception):
 class Session:
     """Somebody who signed in. Times in seconds since 1970."""
 
-    kind: Literal["token", "key", "jwt", "oidc"]
+    kind: Kind
     begun: float
     expires: float
     csrf: str
@@ -68,27 +70,19 @@ class SignInSessions:
         self._longest_s = max(config.serving.session_max_hours * 3600, self._idle_s)
         self._key: bytes | None = None
 
-    def begun_by_token(self, digest: str) -> Session:
-        """Return a new session of a token's holder."""
+    def begun(
+        self,
+        kind: Kind,
+        ends: float = math.inf,
+        token: str = "",
+        settings: str = "",
+        principal: Principal | None = None,
+    ) -> Session:
+        """Return a new session of the holder of a `token` or of a machine's key, or of the `principal` that a JSON Web
+        Token or a provider names: these two are not renewed, because the claims may have changed. `ends`: of what it
+        began with, at most until when it lasts; `settings`: a digest of those in force."""
         now = self._clock()
-        return Session("token", now, now + self._idle_s, secrets.token_hex(16), token=digest)
-
-    def begun_by_key(self, identifier: str, ends: float) -> Session:
-        """Return a new session of a machine's key, until the key ends at most."""
-        now = self._clock()
-        return Session("key", now, min(now + self._idle_s, ends), secrets.token_hex(16), token=identifier)
-
-    def begun_by_jwt(self, bearer: Bearer, settings: str) -> Session:
-        """Return a new session of whom a JSON Web Token names, until the token ends at most; it is not renewed."""
-        now = self._clock()
-        ends = min(now + self._idle_s, bearer.expires)
-        csrf = secrets.token_hex(16)
-        return Session("jwt", now, ends, csrf, token=bearer.key, settings=settings, principal=bearer.principal)
-
-    def begun_by_provider(self, principal: Principal, settings: str) -> Session:
-        """Return a new session of a provider's user; it is not renewed, because the user's claims may have changed."""
-        now = self._clock()
-        return Session("oidc", now, now + self._idle_s, secrets.token_hex(16), settings=settings, principal=principal)
+        return Session(kind, now, min(now + self._idle_s, ends), secrets.token_hex(16), token, settings, principal)
 
     def renewed(self, session: Session) -> Session | None:
         """Return a session with a later end; None if it is not due, or may not go on."""

@@ -301,7 +301,12 @@ def told_out_of_force(question: str, verdicts: Sequence[Verdict], lock: Lock, op
             continue
         if mark := mark_of(candidate.chunk, opening(candidate.chunk)):
             marked.setdefault(mark, []).append(f"[{number}]")
-    return " ".join(_marked(mark, numbers) for mark, numbers in marked.items()) or None
+    told = []
+    for mark, numbers in marked.items():
+        place = "in a section" if mark.of == "section" else "on a page"
+        verb = "stands" if len(numbers) == 1 else "each stand"
+        told.append(f"{' and '.join(numbers)} {verb} {place} that is marked as {mark.told}.")
+    return " ".join(told) or None
 
 
 def told_other_value(question: str, verdicts: Sequence[Verdict], lock: Lock) -> str | None:
@@ -344,12 +349,6 @@ def _reason(differs: Differing, other: Other, numbers: Mapping[Claim, int]) -> s
             return f"[{first}] tells of a change of what [{second}] says."
         case "date":
             return f"[{first}] was updated on {_day(leading)}, [{second}] on {_day(behind)}."
-
-
-def _marked(mark: Mark, numbers: Sequence[str]) -> str:
-    place = "in a section" if mark.of == "section" else "on a page"
-    verb = "stands" if len(numbers) == 1 else "each stand"
-    return f"{' and '.join(numbers)} {verb} {place} that is marked as {mark.told}."
 
 
 def _version(found: Standing) -> str:

@@ -203,7 +203,9 @@ def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_ma
     chunk = candidate.chunk
     start, end = shown_quote(chunk, start, end, quote_max_words)
     quote, page = chunk.text[start:end], chunk.page_at(start)
-    url, read = _url_of(chunk, page), chunk.ocr_confidence(start, end)
+    read, url = chunk.ocr_confidence(start, end), chunk.url
+    if page is not None and page != chunk.page_number:  # of a paged document that the quote begins on another page of
+        url = f"{url.partition('#')[0]}#{page_anchor(page)}"
     pages = pages_of(chunk.parts.marks, start, end)
     return Citation(
         index=numbers[index],
@@ -242,13 +244,6 @@ def page_read(citation: Citation) -> str:
     page = page_told(citation.page, citation.page_label) if citation.page else ""
     read = ocr_told(citation.ocr_confidence) if citation.ocr_confidence is not None else ""
     return ", ".join(filter(None, (page, read)))
-
-
-def _url_of(chunk: Chunk, page: int | None) -> str:
-    """Return the address of a passage, of a paged document that of the page which the quote begins on."""
-    if page is None or page == chunk.page_number:
-        return chunk.url
-    return f"{chunk.url.partition('#')[0]}#{page_anchor(page)}"
 
 
 def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:

@@ -24,11 +24,12 @@ def asked_back(decision: Decision) -> Clarification:
     """Return the clarifying question for an unclear query, with the likely pages as options. A page whose title gives
     orders to an assistant is not named."""
     likely = _nameable(decision.contenders)
+    names = (f"{each.label} ({each.category})" if each.category else each.label for each in likely)
     options = tuple(_option_of(each) for each in likely)
     if decision.action == "no_match" or not likely:
         return Clarification(WHICH_PART)
     if decision.action == "ambiguous" and len(likely) > 1:
-        return Clarification(_AMBIGUOUS.format(*map(_with_category, likely)), options)
+        return Clarification(_AMBIGUOUS.format(*names), options)
     if len(likely) == 1:
         return Clarification(_ONE_WEAK.format(likely[0].label), options)
     return Clarification(_NOT_SURE.format(likely[0].label), options)
@@ -48,10 +49,6 @@ def _shortened(text: str) -> str:
     """Return a text on one line of at most `LONGEST_LABEL` characters."""
     line = " ".join(text[: 4 * LONGEST_LABEL].split())
     return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
-
-
-def _with_category(contender: Contender) -> str:
-    return f"{contender.label} ({contender.category})" if contender.category else contender.label
 
 
 def _option_of(contender: Contender) -> ClarificationOption:

@@ -15,7 +15,7 @@ from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer, Status
 from rag_serving.records.claims import EXTRACTIVE, Draft, RejectedCandidate, Verdict
 from rag_serving.records.decisions import Clarification, Decision, Gate, Refusal, Rejected
-from rag_serving.records.passages import Chunk, Lock
+from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import SEPARATED_NAME, stems
 from rag_serving.text.currency import docs_version, names_version
 from rag_serving.text.directed import directed_units, without_directed
@@ -48,17 +48,6 @@ def too_far(passages: int, likeness: Mapping[str, float], gates: Gates) -> Refus
     return Refusal("similarity", f"{looked}: {told}", similarity, gates.min_similarity)
 
 
-def badly_read(passages: int, confidence: int, least: int) -> Refusal:
-    """Return why an answer from pictures of pages is not confident: OCR was unsure."""
-    reason = f"OCR read the best quote with a confidence of {confidence} %, {least} % is needed"
-    return Refusal("ocr", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
-
-
-def disowned(passages: int, mark: str) -> Refusal:
-    """Return why an answer from a passage that is marked as out of force is no confident one."""
-    return Refusal("marked", f"{_count(passages, 'passage')} looked at: the best is marked as {mark}")
-
-
 def not_written(draft: Draft, lock: Lock) -> Refusal:
     """Return why nothing of a draft is shown: no claim, or no verified one. The reason for rejecting a claim is left
     out: it may repeat a model's words."""
@@ -73,7 +62,11 @@ def not_written(draft: Draft, lock: Lock) -> Refusal:
 def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Rejected | None:
     """Return the best claim of a draft with its passage; None if no claim names a passage. Beside passages that order
     an assistant about, a model's claim is shown only if its passage says so to readers: it may follow the order."""
-    may_obey = draft.model != EXTRACTIVE and any(_orders(candidate.chunk) for candidate in lock.passages)
+    chunks = [] if draft.model == EXTRACTIVE else [candidate.chunk for candidate in lock.passages]
+    may_obey = any(
+        directed_units(each.text, each.parts, each.headings) or any(map(orders_assistant, each.headings.splitlines()))
+        for each in chunks
+    )
     for claim in draft.claims:
         if passage := lock.passage(claim.index):
             chunk = passage.chunk
@@ -98,12 +91,6 @@ def rejected_shapes(rejected: Sequence[RejectedCandidate], lock: Lock) -> list[d
         for each in rejected
         if (passage := lock.passage(each.passage)) and not orders_assistant(each.text)
     ]
-
-
-def _orders(chunk: Chunk) -> bool:
-    return bool(directed_units(chunk.text, chunk.parts, chunk.headings)) or any(
-        map(orders_assistant, chunk.headings.splitlines())
-    )
 
 
 def _shortened(text: str) -> str:
@@ -233,9 +220,18 @@ def gate_confidence(question: str, confidence: float | None, gates: Gates, passa
 
 def gate_ocr(verdicts: Sequence[Verdict], lock: Lock, least: int) -> Refusal | None:
     """Return why an answer lacks confidence: OCR read every verified quote with less than `least`."""
-    read = [_ocr_confidence(verdict, lock) for verdict in verdicts if verdict.outcome != "dropped"]
+    read = [
+        passage.chunk.ocr_confidence(v.start, v.end)
+        if (passage := lock.passage(v.index or 0)) and v.start is not None and v.end is not None
+        else None
+        for v in verdicts
+        if v.outcome != "dropped"
+    ]
     unsure = [confidence for confidence in read if confidence is not None and confidence < least]
-    return badly_read(len(lock), max(unsure), least) if unsure and len(unsure) == len(read) else None
+    if not unsure or len(unsure) < len(read):
+        return None
+    reason = f"OCR read the best quote with a confidence of {max(unsure)} %, {least} % is needed"
+    return Refusal("ocr", f"{_count(len(lock), 'passage')} looked at: {reason}", max(unsure), least)
 
 
 def gate_named(question: str, verdicts: Sequence[Verdict], lock: Lock) -> Refusal | None:
@@ -262,14 +258,9 @@ def gate_marked(question: str, verdicts: Sequence[Verdict], lock: Lock, opening:
     marks = [] if any(named) else [mark_of(chunk, opening(chunk)) for chunk in shown.values()]
     mark = marks[0] if marks else None
     is_asked_for = mark is not None and mark.word[:_STEM] in question.lower()
-    return disowned(len(lock), mark.told) if mark and all(marks) and not is_asked_for else None
-
-
-def _ocr_confidence(verdict: Verdict, lock: Lock) -> int | None:
-    passage = lock.passage(verdict.index or 0)
-    if passage is None or verdict.start is None or verdict.end is None:
+    if mark is None or not all(marks) or is_asked_for:
         return None
-    return passage.chunk.ocr_confidence(verdict.start, verdict.end)
+    return Refusal("marked", f"{_count(len(lock), 'passage')} looked at: the best is marked as {mark.told}")
 
 
 def is_close(confidence: float | None, gates: Gates) -> bool:

@@ -37,19 +37,7 @@ def has_anchor(url: str) -> bool:
 
 def lock_selection(selection: str) -> Lock:
     """Selected text as the only passage; its link is the selection itself."""
-    chunk = Chunk(
-        chunk_id="selection:0:0",
-        page_id="selection",
-        version=0,
-        chunk_idx=0,
-        space="",
-        title="Selected text",
-        heading_path=("Selected text",),
-        anchor="selection",
-        url="#selection",
-        text=selection,
-        start=0,
-        end=len(selection),
-        content_type="paragraph",
-    )
+    title, end = "Selected text", len(selection)
+    place = "selection:0:0", "selection", 0, 0, "", title, (title,), "selection", "#selection"
+    chunk = Chunk(*place, selection, 0, end, "paragraph")
     return freeze([Candidate(chunk, 1.0)], 1)

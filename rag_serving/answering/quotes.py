@@ -91,10 +91,7 @@ def trimmed(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _value(
-    text: str,
-    spans: Sequence[tuple[int, int]],
-    weights: Mapping[str, float],
-    analyze: Callable[[str], Sequence[str]],
+    text: str, spans: Sequence[tuple[int, int]], weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]]
 ) -> list[float]:
     return [sum(weights.get(term, 0.0) for term in set(analyze(text[start:end]))) for start, end in spans]
 

@@ -52,18 +52,8 @@ def forms_claimed(sentence: str) -> dict[Words, None]:
     """Return the words of a sentence as it is read, in the order in which readings are tried."""
     plain = _plain(sentence)
     framed = _FRAME.sub("", plain, count=1) if _FRAME.match(plain) else plain
-    return dict.fromkeys(
-        tokens
-        for tokens in map(
-            _tokens,
-            [
-                plain,
-                framed,
-                *(_CONNECTIVE.sub("", each, count=1) for each in (plain, framed) if _CONNECTIVE.match(each)),
-            ],
-        )
-        if tokens
-    )
+    bare = (_CONNECTIVE.sub("", each, count=1) for each in (plain, framed) if _CONNECTIVE.match(each))
+    return dict.fromkeys(tokens for tokens in map(_tokens, (plain, framed, *bare)) if tokens)
 
 
 def forms_shown(shown: str) -> dict[Words, None]:
@@ -237,7 +227,7 @@ class _Judge:
         if not standing:
             where = "any passage" if self._passage(claim.index) is None else f"passage {claim.index} or any other"
             return Verdict(claim, "dropped", f"the quote does not stand in {where}")
-        index, place = max(standing, key=lambda pair: _rank(pair[1]))
+        index, place = max(standing, key=lambda pair: (pair[1].how == "exact", pair[1].ratio))
         reason = f"{_reason(place)}, in passage {index} instead of {claim.index}"
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
 
@@ -247,10 +237,6 @@ class _Judge:
 
     def _passage(self, index: int) -> QuotedText | None:
         return self.locked[index - 1].passage if 1 <= index <= len(self.locked) else None
-
-
-def _rank(place: QuoteSpan) -> tuple[bool, float]:
-    return place.how == "exact", place.ratio
 
 
 def _reason(place: QuoteSpan) -> str:

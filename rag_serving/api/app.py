@@ -199,13 +199,8 @@ def create_app(
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         looks = [app.state.reload.look] if app.state.reload else []
-        drain = Drain(
-            config.serving.drain_s,
-            _on_loop(app.state.running.end_all),
-            lambda s: app.state.service.flush(s),
-            config.serving.leave_s,
-            leaves,
-        )
+        end_requests, serving = _on_loop(app.state.running.end_all), config.serving
+        drain = Drain(serving.drain_s, end_requests, lambda s: app.state.service.flush(s), serving.leave_s, leaves)
         drain.watch_signals()
         app.state.drain = drain
         watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *looks])

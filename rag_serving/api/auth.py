@@ -172,10 +172,11 @@ class Credentials:
         if identity.resource is not None:
             raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
         if identity.key is not None:
-            return self._sessions.begun_by_key(identity.key.id, identity.key.expires)
+            return self._sessions.begun("key", identity.key.expires, token=identity.key.id)
         if (bearer := identity.bearer) is not None and self._issuer is not None:
-            return self._sessions.begun_by_jwt(bearer, self._issuer.fingerprint)
-        return self._sessions.begun_by_token(identity.counted_as)
+            settings, principal = self._issuer.fingerprint, bearer.principal
+            return self._sessions.begun("jwt", bearer.expires, bearer.key, settings, principal)
+        return self._sessions.begun("token", token=identity.counted_as)
 
     def close(self) -> None:
         if self._keys is not None:
@@ -244,10 +245,6 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)  # all of them, without regard to case
     address: str = ""  # of the server, as people reach it
     recognized: Identity | AuthError | None = None  # the result of `Authenticator.recognize`
-
-    def without_session(self) -> Request:
-        """Return the same by the header `Authorization` alone."""
-        return self if self.session is None else replace(self, session=None, recognized=None)
 
 
 class Authenticator:
@@ -345,7 +342,7 @@ class Authenticator:
         provider = self.provider
         assert provider is not None
         principal = principal_of(claims, provider.settings, self._tenants)
-        return self.sessions.begun_by_provider(principal, provider.fingerprint)
+        return self.sessions.begun("oidc", settings=provider.fingerprint, principal=principal)
 
 
 def _holder(request: Request) -> Principal:

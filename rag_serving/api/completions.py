@@ -292,28 +292,11 @@ class _Response:
         return {"id": self.message_id, "type": "message", "status": status, "role": "assistant", "content": content}
 
     def _shape(self, status: str) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created_at,
-            "status": status,
-            "model": self.model,
-            "output": [],
-            "error": None,
-            "incomplete_details": None,
-            "instructions": None,
-            "metadata": {},
-            "parallel_tool_calls": False,
-            "previous_response_id": None,
-            "store": False,
-            "temperature": None,
-            "text": {"format": {"type": "text"}},
-            "tool_choice": "none",
-            "tools": [],
-            "top_p": None,
-            "truncation": "disabled",
-            "usage": None,
-        }
+        made = {"id": self.id, "created_at": self.created_at, "status": status, "model": self.model}
+        unset = ("error", "incomplete_details", "instructions", "previous_response_id", "temperature", "top_p", "usage")
+        same = {"object": "response", "output": [], "metadata": {}, "tools": [], "tool_choice": "none", "store": False}
+        text = {"text": {"format": {"type": "text"}}, "truncation": "disabled", "parallel_tool_calls": False}
+        return {**made, **same, **text, **dict.fromkeys(unset)}
 
 
 def _part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:

@@ -84,22 +84,19 @@ class FileForm:
         self._header = [bytearray(), bytearray()]
         self._disposition = b""
         self._field = bytearray()
+        calls: Any = {
+            "on_part_begin": self._part_begins,
+            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+            "on_header_end": self._header_ends,
+            "on_headers_finished": self._headers_end,
+            "on_part_data": self._data,
+            "on_part_end": self._part_ends,
+            "on_end": self._ends,
+        }
+        bounds = {"max_header_count": MAX_HEADERS, "max_header_size": MAX_HEADER_BYTES}
         try:
-            self._parser = MultipartParser(
-                boundary_of(content_type),
-                {
-                    "on_part_begin": self._part_begins,
-                    "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-                    "on_header_end": self._header_ends,
-                    "on_headers_finished": self._headers_end,
-                    "on_part_data": self._data,
-                    "on_part_end": self._part_ends,
-                    "on_end": self._ends,
-                },
-                max_header_count=MAX_HEADERS,
-                max_header_size=MAX_HEADER_BYTES,
-            )
+            self._parser = MultipartParser(boundary_of(content_type), calls, **bounds)
         except FormParserError as error:
             raise _broken(error) from None
 
@@ -335,16 +332,14 @@ def documents(caller: Caller, service: CurrentService) -> JSONResponse:
     inboxes = [inbox for inbox in inboxes_of(service.config, caller.tenant) if inbox.is_open_to(caller)]
     entries = [entry for inbox in inboxes for entry in inbox.entries_for(caller).values()]
     entries.sort(key=lambda entry: (entry.document.current.uploaded_at, entry.page_id), reverse=True)
-    return JSONResponse(
-        {
-            "documents": [entry.payload() for entry in entries],
-            "readers": [{"value": name, "label": _label(name)} for name in grantable(caller)],
-            "accepts": list(ACCEPTS),
-            "max_bytes": most_bytes(inboxes),
-            "sources": [inbox.key for inbox in inboxes],
-        },
-        headers=PRIVATE,
-    )
+    content = {
+        "documents": [entry.payload() for entry in entries],
+        "readers": [{"value": name, "label": _label(name)} for name in grantable(caller)],
+        "accepts": list(ACCEPTS),
+        "max_bytes": most_bytes(inboxes),
+        "sources": [inbox.key for inbox in inboxes],
+    }
+    return JSONResponse(content, headers=PRIVATE)
 
 
 @router.get(PATH + "/{document_id}")

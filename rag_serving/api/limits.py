@@ -111,14 +111,13 @@ class Refusals:
     """The delay of a caller's refusals. A caller that retries too early gets its refusal later: it is made to wait, and
     costs nothing meanwhile."""
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._told = Kept[float]()  # until when
         self._later = Counter[str]()
 
     async def refuse(self, caller: str, wait_s: float) -> None:
         """Delay the refusal of a caller that retries before its wait is over."""
-        now = self._clock()
+        now = time.monotonic()
         is_impatient = now < self._told.get(caller, 0.0)
         self._told.keep(caller, now + wait_s)
         if is_impatient and self._later[caller] < MOST_LATER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,8 +48,9 @@ class McpEndpoint:
         request = HttpRequest(scope)
         try:
             _check_origin(request, service_of(request).config.serving)
-            # By the `Authorization` header alone: cookies belong to the web page.
-            seen = seen_of(request, request.query_params.get("tenant")).without_session()
+            seen = seen_of(request, request.query_params.get("tenant"))
+            if seen.session:  # by the `Authorization` header alone: cookies belong to the web page
+                seen = replace(seen, session=None, recognized=None)
             principal = await anyio.to_thread.run_sync(service_of(request).authenticator.principal, seen)
         except RequestError as error:
             await error_response(scope["path"], error)(scope, receive, send)

@@ -244,20 +244,11 @@ def policy_of(content: str) -> str:
     style, closed, _ = content.partition(_STYLE)[2].partition("</style>")
     start, end = content.rfind(_SCRIPT), content.rfind("</script>")
     script = content[start + len(_SCRIPT) : end] if 0 <= start < end else None
-    return "; ".join(
-        [
-            "default-src 'none'",
-            "img-src data:",
-            f"style-src {_hash(style) if closed else _NONE}",
-            f"script-src {_hash(script) if script is not None else _NONE}",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        ]
+    styles, scripts = (_hash(text) if text is not None else "'none'" for text in (style if closed else None, script))
+    return (
+        f"default-src 'none'; img-src data:; style-src {styles}; script-src {scripts}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-
-
-_NONE = "'none'"
 
 
 def _hash(text: str) -> str:

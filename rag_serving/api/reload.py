@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rag_serving.api.auth import check_address
 from rag_serving.api.service import Service
@@ -22,12 +22,6 @@ _AT_START = ("host", "port", "workers", "mcp")
 
 _log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int] | None
-
-
-class ServiceHolder(Protocol):
-    """The current service, for requests."""
-
-    service: Service
 
 
 @dataclass(frozen=True)
@@ -86,11 +80,10 @@ class Reload:
     """Follow the configuration file, and reread it on request. Meanwhile the old service answers; an unusable file
     changes nothing. `problem` is why it is not used, `waiting` the changes that need a restart."""
 
-    def __init__(
-        self, state: ServiceHolder, file: ConfigFile, retired_s: float = RETIRED_S, exchanges: bool = True
-    ) -> None:
-        """`exchanges`: False if this process is one of several, which the first one replaces."""
-        self._state, self._file, self._retired_s, self._exchanges = state, file, retired_s, exchanges
+    def __init__(self, state: Any, file: ConfigFile, exchanges: bool = True) -> None:
+        """`state`: its `service` is the current one; `exchanges`: False if this process is one of several, which the
+        first one replaces."""
+        self._state, self._file, self._exchanges = state, file, exchanges
         self._changes = Changes(file)
         self._lock = threading.Lock()  # one reload at a time
         self._retired: list[Service] = []
@@ -145,7 +138,7 @@ class Reload:
             told = schedules_told(self._in_force, config)
             self._state.service, self._in_force, self._problem = service, config, None
             self._retired.append(old)
-        timer = threading.Timer(self._retired_s, self._close, (old,))
+        timer = threading.Timer(RETIRED_S, self._close, (old,))
         timer.daemon = True
         timer.start()
         _log.warning("%s was read again and is in force%s", self._file.path, told)

@@ -241,15 +241,13 @@ def _model(provider: str | None, model: str | None) -> str | None:
     return "/".join(filter(None, (provider, name))) or None
 
 
-def status_series(
-    pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None = None, now: datetime | None = None
-) -> bytes:
+def status_series(pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None = None) -> bytes:
     """Return the series in Prometheus' text format. Only a database is waited for, and for a bounded time.
     `is_followed`: whether this machine has the last publication of an object store; None without a store."""
     registry, config, tenant = CollectorRegistry(), pipeline.config, pipeline.tenant
     _add_generation(registry, pipeline)
     synced, overdue = gauge_of("source_last_sync_timestamp_seconds", registry), gauge_of("source_overdue", registry)
-    for key, state in source_states(config, tenant, now or datetime.now(UTC)).items():
+    for key, state in source_states(config, tenant, datetime.now(UTC)).items():
         if state.last_sync:
             synced.labels(tenant, key).set(state.last_sync.timestamp())
         if state.overdue is not None:

@@ -34,8 +34,5 @@ KEYWORD_ROWS = table_schema(
 KEYWORD_PAGES = table_schema(
     "keyword_pages",
     FORMAT,
-    [
-        ("title", _NUMBERS, "words of the title, in order"),
-        ("labels", _NUMBERS, "words of the labels, each once"),
-    ],
+    [("title", _NUMBERS, "words of the title, in order"), ("labels", _NUMBERS, "words of the labels, each once")],
 )

@@ -295,11 +295,7 @@ GENERATION_CHUNKS = table_schema(
         *_CHUNK_COLUMNS,
         *_PLACE_COLUMNS,
         *_PREFIX_COLUMNS,
-        (
-            "vector_keys",
-            _STRINGS,
-            "content addresses of the embedded text, or of each of its windows",
-        ),
+        ("vector_keys", _STRINGS, "content addresses of the embedded text, or of each of its windows"),
         ("shard", _STRING, "name of the dense shard that holds it"),
     ],
     optional=_DOCUMENT_COLUMNS,
@@ -364,11 +360,7 @@ ORIGINALS = table_schema(
         ("page_count", _INT, "pages of the file; null: not paged, or not known"),
     ],
     optional=[
-        (
-            "received_sha256",
-            _STRING,
-            "digest of the file as it came, where this was made from it; null: this is it",
-        ),
+        ("received_sha256", _STRING, "digest of the file as it came, where this was made from it; null: this is it")
     ],
 )
 

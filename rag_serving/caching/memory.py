@@ -65,12 +65,7 @@ class RepeatedAnswers:
     """The answers of one tenant that are given again. Safe to use from several threads."""
 
     def __init__(
-        self,
-        settings: Cache,
-        vectors: RecentVectors,
-        is_one_person: bool,
-        writer: ReceiptWriter,
-        redactor: Redactor,
+        self, settings: Cache, vectors: RecentVectors, is_one_person: bool, writer: ReceiptWriter, redactor: Redactor
     ) -> None:
         """`is_one_person`: callers without a user name are one person, as in a demonstration on one machine;
         `redactor`: finds personal data in questions."""
@@ -137,11 +132,7 @@ class EarlierAnswers:
     """One tenant's answers, in the memory of this process. Safe to use from several threads."""
 
     def __init__(
-        self,
-        config: Config,
-        tenant: str,
-        published: CurrentGeneration,
-        clock: Callable[[], float] = time.monotonic,
+        self, config: Config, tenant: str, published: CurrentGeneration, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._tenant, self._published = tenant, published
         self._store = Store(config.home)

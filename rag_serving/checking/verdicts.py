@@ -114,15 +114,13 @@ def _part(text: str, found: Sequence[Unit], headings: tuple[str, ...]) -> tuple[
     start = found[0].begin
     end = text.find("\n", found[-1].end)
     end = len(text) if end < 0 else end
-    moved = tuple(
-        unit._replace(
-            start=unit.start - start, end=unit.end - start, marked=unit.marked - start if unit.marked >= 0 else -1
-        )
-        for unit in found
-    )
+    moved = list[Unit]()
+    for unit in found:
+        marked = unit.marked - start if unit.marked >= 0 else -1
+        moved.append(unit._replace(start=unit.start - start, end=unit.end - start, marked=marked))
     title = headings[0] if headings else ""
     chunk = Chunk("", "", 0, 0, "", title, headings, "", "", text[start:end], start, end, "paragraph",
-                  structure=Structure(moved).encode())  # fmt: skip
+                  structure=Structure(tuple(moved)).encode())  # fmt: skip
     return start, chunk
 
 
@@ -252,10 +250,7 @@ class ClaimFinding:
 
 
 def finding(
-    claim: TextClaim,
-    passages: Sequence[CheckedPassage],
-    weights: Weights,
-    similarity: StoredSimilarity | None = None,
+    claim: TextClaim, passages: Sequence[CheckedPassage], weights: Weights, similarity: StoredSimilarity | None = None
 ) -> ClaimFinding:
     """Return what some passages, the likeliest first, say of a claim. `weights`: of its terms; `similarity`: of units
     to it, by their vectors."""

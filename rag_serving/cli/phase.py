@@ -98,18 +98,12 @@ def command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = 
 def phase_of(config: Config, tenant: str) -> TenantPhase:
     """Return the phase of a tenant, with what telemetry has of its last hour; nothing is changed."""
     settings = config.phases_of(tenant)
-    key = "phase" if settings.enabled else "enabled"
+    phase, key = (settings.phase, "phase") if settings.enabled else (None, "enabled")
     trial = ""
     if canary := settings.canary:
         changed = (f"{name}: {str(value).lower()}" for name, value in canary.features.items())
         trial = f"{', '.join(changed)} in {', '.join(canary.spaces)}"
-    return TenantPhase(
-        tenant,
-        settings.phase if settings.enabled else None,
-        _set_by(config, tenant, key),
-        trial,
-        _answered(config, tenant),
-    )
+    return TenantPhase(tenant, phase, _set_by(config, tenant, key), trial, _answered(config, tenant))
 
 
 def _set_by(config: Config, tenant: str, key: str) -> str:

@@ -64,12 +64,8 @@ def shown() -> Iterator[Listen | None]:
         return
 
     def listen(stage: str, detail: str) -> None:
-        print(
-            f"{_CLEAR}citelock: {for_log(stage)}{f', {for_log(detail)}' if detail else ''} ...",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"{_CLEAR}citelock: {for_log(stage)}{f', {for_log(detail)}' if detail else ''} ..."
+        print(line, end="", file=sys.stderr, flush=True)
 
     try:
         yield listen

@@ -121,19 +121,12 @@ class RewriteError(Exception):
 class Rewriter:
     """Asks the configured model, behind a circuit breaker. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        settings: AnswerGeneration,
-        sessions: Sessions,
-        breaker: Breaker | None = None,
-        open_model: Callable[[AnswerGeneration], RemoteChat] | None = None,
-    ) -> None:
+    def __init__(self, settings: AnswerGeneration, sessions: Sessions) -> None:
         seconds = min(settings.timeout_s, sessions.rewrite_timeout_s)
         limits = {"timeout_s": seconds, "max_retries": 0}
         self._settings = settings.model_copy(update={**limits, "max_output_tokens": _OUTPUT_TOKENS, "temperature": 0})
-        self._is_on = sessions.rewrite and settings.provider != "extractive"
-        self._breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
-        self._open_model = open_model or _opened
+        self._is_on = sessions.rewrite and settings.provider != EXTRACTIVE
+        self._breaker = Breaker(settings.breaker_failures, settings.breaker_reset_s)
 
     def rewritten(self, question: str, turns: Sequence[ConversationTurn]) -> str | None:
         """Return the question completed by the model; None if none is configured, or it wrote nothing of use. Raises
@@ -156,7 +149,9 @@ class Rewriter:
 
     @cached_property
     def _model(self) -> RemoteChat:
-        return self._open_model(self._settings)
+        if self._settings.provider == "extractive":
+            raise ModelError("generation.provider is extractive, which has no model")
+        return open_chat(self._settings.provider, self._settings, "generation")
 
 
 def prompt(question: str, turns: Sequence[ConversationTurn], fence: Fence) -> list[PromptMessage]:
@@ -178,9 +173,3 @@ def accepted(written: str, question: str, turns: Sequence[ConversationTurn]) -> 
     said = {*analyze(question), *(term for turn in turns for term in analyze(f"{turn.question} {turn.answer}"))}
     has = set(analyze(text))
     return text if terms_of(question) <= has <= said else None
-
-
-def _opened(settings: AnswerGeneration) -> RemoteChat:
-    if settings.provider == "extractive":
-        raise ModelError("generation.provider is extractive, which has no model")
-    return open_chat(settings.provider, settings, "generation")

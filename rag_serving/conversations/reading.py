@@ -85,21 +85,20 @@ def read_in(
 
 
 def _followed(
-    question: str,
-    filters: Filters | None,
-    subject: _Subject,
-    ask_again: AskAgain,
-    rewritten: Callable[[], str | None],
+    question: str, filters: Filters | None, subject: _Subject, ask_again: AskAgain, rewritten: Callable[[], str | None]
 ) -> Reading:
     points, asked = _ON_PAGE.search(question), question
     if points:
         asked = _ON_PAGE.sub("", question, count=1).strip() or question
     by_rules = None if points and terms_of(asked) else joined(asked, subject.base)
     leans = bool(by_rules or points)
-    written = rewritten() if leans or may_lean(question) else None
-    if not (leans or written or goes_on(question)):
+    goes_on = _CONNECTIVE.match(question) is not None  # it begins like a follow-up, and may still be complete
+    may_lean = goes_on or _POINTING.search(question) is not None or len(terms_of(question)) <= _MAY_LEAN_TERMS
+    written = rewritten() if leans or may_lean else None
+    if not (leans or written or goes_on):
         return Reading(question, filters=filters)
-    is_elsewhere = by_rules is not None and is_other_case(asked, subject.base)
+    # such as "what about contractors?"
+    is_elsewhere = by_rules is not None and _other_case(asked.strip(), subject.base) is not None
     page = None if is_elsewhere else _page(subject, ask_again)
     filters = filters or (subject.filters if leans else None)
     text = written or by_rules or asked
@@ -304,9 +303,7 @@ _CLAUSE = re.compile(r"\b(?:and|but|or|then|when|before|after|if|so|because|unti
 
 def carried(text: str, before: str) -> str:
     """Return the question that the next one may refer to: a follow-up continues the same subject."""
-    if joined(text, before) or remark_of(text):
-        return before
-    return text
+    return before if joined(text, before) or remark_of(text) else text
 
 
 def joined(text: str, before: str) -> str | None:
@@ -335,21 +332,6 @@ def asked_of(text: str, subject: str) -> str | None:
     if more := _MORE.fullmatch(bare):
         bare = "" if more["what"].lower() in _SAYS_NOTHING else more["what"]
     return f"{bare}: {subject}?" if bare else None
-
-
-def may_lean(text: str) -> bool:
-    """Return whether a question may lean on others, though no rule says how."""
-    return goes_on(text) or _POINTING.search(text) is not None or len(terms_of(text)) <= _MAY_LEAN_TERMS
-
-
-def goes_on(text: str) -> bool:
-    """Return whether a question begins like a follow-up; it may still be complete."""
-    return _CONNECTIVE.match(text) is not None
-
-
-def is_other_case(text: str, before: str) -> bool:
-    """Return whether a question repeats the one before it for another case ("what about contractors?")."""
-    return _other_case(text.strip(), before) is not None
 
 
 def _other_case(text: str, before: str) -> str | None:

@@ -178,13 +178,12 @@ class SessionStore:
         found = self._rows(principal, identifier, MOST_TURNS)
         if found is None:
             return None
-        rows = [row for row in found if row["context_text"] is None]
-        return Conversation(
-            tuple(
-                ConversationTurn(self._text(row, "query_text"), "", _filters(row["filters"]), bool(row["has_options"]))
-                for row in rows
-            )
-        )
+        turns = []
+        for row in found:
+            if row["context_text"] is None:
+                filters, may_offer = parse_filters(row["filters"]), bool(row["has_options"])
+                turns.append(ConversationTurn(self._text(row, "query_text"), "", filters, may_offer))
+        return Conversation(tuple(turns))
 
     def keep(self, principal: Principal, identifier: str, exchange: Exchange) -> bool:
         """Keep a question with its answer; return whether there is such a session. Raises SessionError: that failed."""
@@ -225,7 +224,9 @@ class SessionStore:
             connection.execute(sa.insert(RESPONSES), response)
             of_session = sa.select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
             oldest = of_session.order_by(QUERIES.c.timestamp.desc(), QUERIES.c.id).offset(self._settings.most_turns)
-            _delete_queries(connection, [*connection.execute(oldest).scalars()])
+            for old in [*connection.execute(oldest).scalars()]:
+                connection.execute(sa.delete(RESPONSES).where(RESPONSES.c.query_id == old))
+                connection.execute(sa.delete(QUERIES).where(QUERIES.c.id == old))
             return True
 
         self._expire()
@@ -250,32 +251,24 @@ class SessionStore:
                 lines.append((session, int(count), connection.execute(first).mappings().first()))
             return lines
 
-        return [
-            SessionLine(
-                session["id"],
-                session["created_at"],
-                session["last_active"],
-                count,
-                self._text(first, "query_text") if first else "",
-            )
-            for session, count, first in self._ask(read)
-        ]
+        lines = []
+        for session, count, first in self._ask(read):
+            title = self._text(first, "query_text") if first else ""
+            lines.append(SessionLine(session["id"], session["created_at"], session["last_active"], count, title))
+        return lines
 
     def shown(self, principal: Principal, identifier: str) -> list[StoredTurn] | None:
         """Return the turns of a session of the principal's own, oldest first; None if there is none. Raises
         SessionError: the database cannot be read."""
         rows = self._rows(principal, identifier, MOST_SHOWN)
-        facts = ("mode", "timestamp", "status", "refused", "confidence", "latency_ms", "receipt_id")
-        return None if rows is None else [
-            StoredTurn(
-                self._text(row, "query_text"),
-                self._text(row, "context_text") if row["context_text"] is not None else None,
-                self._text(row, "answer_text"),
-                {name: row[name] for name in facts},
-                row["sources"],
-            )
-            for row in rows
-        ]  # fmt: skip
+        if rows is None:
+            return None
+        names, turns = ("mode", "timestamp", "status", "refused", "confidence", "latency_ms", "receipt_id"), []
+        for row in rows:
+            context = self._text(row, "context_text") if row["context_text"] is not None else None
+            question, answer = self._text(row, "query_text"), self._text(row, "answer_text")
+            turns.append(StoredTurn(question, context, answer, {name: row[name] for name in names}, row["sources"]))
+        return turns
 
     def delete(self, principal: Principal, identifier: str) -> bool:
         """Delete one of the principal's sessions; return whether there was one. Raises SessionError: that failed."""
@@ -379,18 +372,8 @@ def _delete(connection: sa.Connection, sessions: Sequence[str]) -> int:
     return len(sessions)
 
 
-def _delete_queries(connection: sa.Connection, queries: Sequence[str]) -> None:
-    for identifier in queries:
-        connection.execute(sa.delete(RESPONSES).where(RESPONSES.c.query_id == identifier))
-        connection.execute(sa.delete(QUERIES).where(QUERIES.c.id == identifier))
-
-
 def _stamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def _filters(stored: Mapping[str, Any] | None) -> Filters | None:
-    return parse_filters(stored) if stored else None
 
 
 class Remembered:

@@ -43,11 +43,11 @@ class Figures:
 
 
 class Window:
-    """The samples of the last `seconds`, `most` at most. Its owner sees to it that one thread uses it at a time."""
+    """The samples of the last `seconds`, MOST_SAMPLES at most. Its owner lets one thread use it at a time."""
 
-    def __init__(self, seconds: float, most: int = MOST_SAMPLES) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._samples: deque[Sample] = deque(maxlen=most)
+        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -148,16 +148,14 @@ class PhaseController:
         configured: int = TOP,
         clock: Callable[[], float] = time.monotonic,
         on_change: Callable[[Change], object] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`configured`: the highest phase; `on_change`: called at every step, without a lock."""
-        self._settings, self._clock, self._now = settings, clock, now
-        self._on_change = on_change
+        self._settings, self._clock, self._on_change = settings, clock, on_change
         self._lock = threading.Lock()
         self._window = Window(settings.window_s)
         self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
         self._configured = self._in_force = configured
-        self._why, self._since = "as configured", now()
+        self._why, self._since = "as configured", datetime.now(UTC)
         self._changed_at = self._judged_at = self._quiet_from = clock()
         self._number = 0
         self._is_slowed = False  # a step down for slowness was the last word on speed
@@ -270,7 +268,7 @@ class PhaseController:
 
     def _move(self, phase: int, direction: Direction, why: str) -> Change:
         """Put another phase in force; the earlier one's counts are forgotten."""
-        change = Change(self._now(), direction, self._in_force, phase, why)
+        change = Change(datetime.now(UTC), direction, self._in_force, phase, why)
         self._in_force, self._why, self._since = phase, why, change.at
         self._changed_at = self._quiet_from = self._clock()
         self._number += 1

@@ -24,13 +24,10 @@ def safe_name(name: str) -> str:
     one is cut before its ending. One of which nothing is left is `document`."""
     shortened = name if len(name) < 16 * MAX_CHARS else name[: 8 * MAX_CHARS] + name[-8 * MAX_CHARS :]
     own = shortened.replace("\\", "/").rpartition("/")[2]
-    kept = "".join(" " if char.isspace() else char for char in own if char.isspace() or _is_shown(char))
+    spaced = (" " if char.isspace() else char for char in own)
+    kept = "".join(char for char in spaced if char in _JOINERS or unicodedata.category(char) not in _HIDDEN)
     plain = _SPACES.sub(" ", unicodedata.normalize("NFC", kept)).strip(" .")
     return _cut(plain or NAMELESS)
-
-
-def _is_shown(char: str) -> bool:
-    return char in _JOINERS or unicodedata.category(char) not in _HIDDEN
 
 
 def _cut(name: str) -> str:

@@ -59,12 +59,8 @@ class ReportFile:
     def payload(self, tenant: str) -> dict[str, Any]:
         """Return the JSON shape of one line of the list."""
         return {
-            "name": self.name,
-            "kind": self.kind,
-            "title": self.title,
-            "generation": self.generation,
+            **{name: getattr(self, name) for name in ("name", "kind", "title", "generation", "bytes")},
             "created_at": self.created_at.isoformat(timespec="seconds"),
-            "bytes": self.bytes,
             "url": route_of(self.name, tenant),
         }
 

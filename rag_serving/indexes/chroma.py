@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
+_READ_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,14 @@ class ShardCollections:
             return None
 
 
-def stored_readers(collections: ShardCollections, name: str, page: int = 50_000) -> Iterator[tuple[str, str]]:
+def stored_readers(collections: ShardCollections, name: str) -> Iterator[tuple[str, str]]:
     """Yield every (vector id, reader class) of a collection. Raises DenseError: it is gone or damaged."""
     try:
         collection = collections.get(name)
         if collection is None:
             raise DenseError(f"collection {name} is missing")
         offset = 0
-        while (found := collection.get(include=["metadatas"], limit=page, offset=offset))["ids"]:
+        while (found := collection.get(include=["metadatas"], limit=_READ_AT_ONCE, offset=offset))["ids"]:
             offset += len(found["ids"])
             readers = [metadata["readers"] for metadata in found["metadatas"]]
             yield from zip(found["ids"], readers, strict=True)

@@ -105,18 +105,15 @@ class CurrentGeneration:
     is looked at for every lease, and by `follow`, which a server calls again and again. A question waits until that is
     open, for `Serving.open_wait_s` since opening it began. Where that takes longer, or fails, the older one answers if
     the newer one takes no page from anybody who may read it in the older one; else the question is refused. What cannot
-    be opened is tried again after `retry_s` seconds, and `problem` says why. `pinned` is the id of a generation to stay
+    be opened is tried again after RETRY_S seconds, and `problem` says why. `pinned` is the id of a generation to stay
     with, published or not, which is in a folder whatever `index` says."""
 
-    def __init__(
-        self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
-    ) -> None:
+    def __init__(self, store: Store, tenant: str, config: Config, pinned: str | None = None) -> None:
         self._tenant, self._config = tenant, config
         self._source: GenerationSource = (
             FolderSource(store, tenant, config) if pinned else open_source(store, tenant, config)
         )
         self._pinned = pinned
-        self._retry_s = retry_s
         self._lock = threading.Lock()  # of what is under way
         self._opening = threading.Lock()  # one generation is opened at a time
         self._slot = Slot()
@@ -299,7 +296,7 @@ class CurrentGeneration:
                 )
                 if problem != self.problem:
                     _log.error("%s", problem)
-                breaker = Breaker(failures=1, reset_s=self._retry_s)
+                breaker = Breaker(failures=1, reset_s=RETRY_S)
                 breaker.fail()
                 self._failed, self.problem = (wanted, breaker), problem
                 self._stand_in(wanted)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -58,15 +57,8 @@ def read_originals(store: Store, tenant: str, generation_id: str) -> Mapping[str
 
 def originals_of(table: pa.Table | None, folder: Path) -> Mapping[str, Original]:
     """Return the originals of a table ORIGINALS by page id; `folder`: `Store.originals(tenant)`."""
-    rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
-    return {
-        row["page_id"]: Original(
-            row["sha256"],
-            row["media_type"],
-            row["bytes"],
-            row["page_count"],
-            folder / row["sha256"],
-            row.get("received_sha256"),
-        )
-        for row in rows
-    }
+    found = {}
+    for row in table.to_pylist() if table is not None else ():
+        facts = row["media_type"], row["bytes"], row["page_count"], folder / row["sha256"], row.get("received_sha256")
+        found[row["page_id"]] = Original(row["sha256"], *facts)
+    return found

@@ -165,16 +165,11 @@ class PageContents:
             place for place in of_page.to_pylist() if readable[place["row"]] and page_of(place["chunk_id"]) == page_id
         ]
         texts = ("section_id", "space", "title", "heading", "url", "source")
-        dropped = [
-            DroppedPassage(
-                chunk_id=place["chunk_id"],
-                labels=tuple(place["labels"] or ()),
-                kind=place["kind"] or "page",
-                kept=place["row"],
-                **{name: place[name] or "" for name in texts},
-            )
-            for place in places
-        ]
+        dropped = []
+        for place in places:
+            labels, kind = tuple(place["labels"] or ()), place["kind"] or "page"
+            said = {name: place[name] or "" for name in texts}
+            dropped.append(DroppedPassage(place["chunk_id"], labels=labels, kind=kind, kept=place["row"], **said))
         return sorted(dropped, key=lambda passage: passage.position)
 
     def facets(self, classes: frozenset[str], readable: NDArray[np.bool_]) -> Facets:

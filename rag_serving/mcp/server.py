@@ -10,7 +10,6 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, get_args
-from urllib.parse import quote
 
 from markupsafe import Markup
 from mcp.server import MCPServer
@@ -186,11 +185,6 @@ TEMPLATE = "citelock://page/{page_id}"
 _ANY_ID = ResourceSecurity(exempt_params={"page_id"})
 
 
-def page_address(page_id: str) -> str:
-    """Return the address of a page's resource."""
-    return TEMPLATE.replace("{page_id}", quote(page_id, safe=""))
-
-
 def add_pages(server: MCPServer[Any], calls: Calls) -> None:
     """Offer the pages that the caller may read."""
 
@@ -231,16 +225,6 @@ ASKING = (
     "Call the tool ask with the question below and show its Markdown as it is, with numbers and links. Add nothing "
     "that it does not say. Where its outcome is not 'told', say so."
 )
-
-
-def add_prompts(server: MCPServer[Any]) -> None:
-    """Offer the prompts."""
-    server.prompt("grounded_answer", "Answer from passages", "Search and read passages, and answer by them alone.")(
-        grounded_answer
-    )
-    server.prompt("verified_answer", "Ask with citations", "Let Citelock answer, and show its verified answer.")(
-        verified_answer
-    )
 
 
 def grounded_answer(question: QuestionText) -> str:
@@ -309,7 +293,12 @@ def build_server(callers: Callers, is_editor: bool = False, config: Path | None 
     for name, alias in zip(ALIASES, (reading.search_book, reading.search_with_context), strict=True):
         server.add_tool(alias, name, annotations=_READS)
     add_pages(server, calls)
-    add_prompts(server)
+    server.prompt("grounded_answer", "Answer from passages", "Search and read passages, and answer by them alone.")(
+        grounded_answer
+    )
+    server.prompt("verified_answer", "Ask with citations", "Let Citelock answer, and show its verified answer.")(
+        verified_answer
+    )
     if is_editor:
         add_writing_tools(server, calls, config)
     return server

@@ -347,18 +347,12 @@ def hit_of(candidate: Candidate) -> SearchHit:
 
 def found_passage(candidate: Candidate) -> FoundPassage:
     """Return a matching passage with its text."""
-    chunk = candidate.chunk
-    return FoundPassage(
-        **book_fields(chunk),
-        chunk_id=chunk.chunk_id,
-        page_id=chunk.page_id,
-        title=title_of(chunk),
-        url=for_link(chunk.url),
-        text=chunk.text,
-        space=chunk.space,
-        version=chunk.version,
-        score=round(candidate.score, 4),
-    )
+    return FoundPassage(**_shown(candidate.chunk), score=round(candidate.score, 4))
+
+
+def _shown(chunk: Chunk) -> dict[str, Any]:
+    same = {name: getattr(chunk, name) for name in ("chunk_id", "page_id", "text", "space", "version")}
+    return {**book_fields(chunk), **same, "title": title_of(chunk), "url": for_link(chunk.url)}
 
 
 def title_of(chunk: Chunk) -> str:
@@ -392,19 +386,12 @@ def passage_of(chunk: Chunk, around: Sequence[str], beside: tuple[str | None, st
     before, after = around
     previous_id, next_id = beside
     return Passage(
-        **book_fields(chunk),
+        **_shown(chunk),
         previous_id=previous_id,
         next_id=next_id,
-        chunk_id=chunk.chunk_id,
-        page_id=chunk.page_id,
-        title=title_of(chunk),
         heading_path=list(chunk.heading_path),
-        url=for_link(chunk.url),
-        space=chunk.space,
-        version=chunk.version,
         updated_at=_date(chunk),
         labels=list(chunk.labels),
-        text=chunk.text,
         before=before,
         after=after,
         also_at=[Place(title=one.title, url=for_link(one.url), space=one.space) for one in chunk.also_at],

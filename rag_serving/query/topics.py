@@ -16,10 +16,7 @@ _MOST_WORDS_BESIDE = 5  # of a thing that is named beside another
 _SIGNS = " \t\r\n.,;:!?\"“”„'‘’()[]"
 _JOINED = re.compile(r" (?:\+|&|and also|and|as well as|plus) ", re.IGNORECASE)
 _VERSUS = re.compile(r" (?:vs\.?|versus) ", re.IGNORECASE)
-_COMPARED = re.compile(
-    r"(?:(?:what(?:'s|’s|s| is| are) )?(?:the )?differences? between|compare) ",
-    re.IGNORECASE,
-)
+_COMPARED = re.compile(r"(?:(?:what(?:'s|’s|s| is| are) )?(?:the )?differences? between|compare) ", re.IGNORECASE)
 _WITH = re.compile(r" (?:and|with|to|from) ", re.IGNORECASE)
 _FRAME = re.compile(
     r"(?:please )?(?:explain|describe|summari[sz]e|tell (?:me|us)(?: more)? about"

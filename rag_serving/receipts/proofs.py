@@ -187,9 +187,7 @@ class Proof:
         return {
             "receipt_id": self.receipt_id,
             "valid": not self.faults,
-            "faults": list(self.faults),
-            "changes": list(self.changes),
-            "proved": list(self.proved),
+            **{name: list(getattr(self, name)) for name in ("faults", "changes", "proved")},
             "checks": [check.payload() for check in self.checks],
             "generation": self.generation,
             "published_generation": self.published_generation,

@@ -144,14 +144,9 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "cited": claim.index,
         "quote": claim.quote,
         "others": list(claim.others),
-        "outcome": verdict.outcome,
-        "reason": verdict.reason,
-        "support": verdict.support,
         "shown": verdict.told,
         "selected": claim.is_selected,
-        "index": verdict.index,
-        "start": verdict.start,
-        "end": verdict.end,
+        **{name: getattr(verdict, name) for name in ("outcome", "reason", "support", "index", "start", "end")},
     }
 
 

@@ -158,16 +158,11 @@ class Candidate:
     def result(self) -> dict[str, Any]:
         """Return the JSON shape of one search result."""
         chunk = self.chunk
+        names = ("chunk_id", "page_id", "space", "title", "anchor", "url", "text")
         return {
-            "chunk_id": chunk.chunk_id,
-            "page_id": chunk.page_id,
+            **{name: getattr(chunk, name) for name in names},
             "page_version": chunk.version,
-            "space": chunk.space,
-            "title": chunk.title,
             "heading_path": list(chunk.heading_path),
-            "anchor": chunk.anchor,
-            "url": chunk.url,
-            "text": chunk.text,
             "score": self.score,
             "scores": dict(self.scores),
             "ranks": dict(self.ranks),

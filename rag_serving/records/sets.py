@@ -126,7 +126,7 @@ class SetResult:
 
     def payload(self, most: int | None = None) -> dict[str, Any]:
         """Return the JSON shape with at most so many members; `total` counts all."""
-        members = self.members[:most]
+        members, shown = self.members[:most], ("title", "url", "page_id", "chunk_id", "quote", "citation")
         return {
             "kind": self.query.kind,
             "rule": self.rule,
@@ -136,22 +136,10 @@ class SetResult:
             "made": self.made,
             "columns": list(self.columns),
             "members": [
-                {
-                    "title": member.title,
-                    "url": member.url,
-                    "page_id": member.page_id,
-                    "chunk_id": member.chunk_id,
-                    "quote": member.quote,
-                    "citation": member.citation,
-                    "cells": dict(member.cells),
-                }
-                for member in members
+                {**{name: getattr(member, name) for name in shown}, "cells": dict(member.cells)} for member in members
             ],
             "groups": [vars(group) for group in self.groups],
-            "pages": self.pages,
-            "passages": self.passages,
-            "generation": self.generation,
-            "digest": self.digest,
+            **{name: getattr(self, name) for name in ("pages", "passages", "generation", "digest")},
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -101,17 +101,10 @@ def run(service: RerankService, model: str, token: str | None, max_seq_len: int)
         server.should_exit = True
 
     app = create_app(service, model, token, lambda: CrossEncoder.open(model, service.device, max_seq_len), give_up)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            service.host,
-            service.port,
-            log_level="warning",
-            access_log=False,
-            log_config=None,
-            timeout_graceful_shutdown=max(1, round(service.timeout_s)),
-        )
-    )
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "log_config": None}
+    ending_s = max(1, round(service.timeout_s))
+    served = uvicorn.Config(app, service.host, service.port, timeout_graceful_shutdown=ending_s, **quiet)
+    server = uvicorn.Server(served)
     note = "bearer token" if token else "no authentication, this machine only"
     print(f"citelock: http://{service.host}:{service.port}/rerank, {model} ({note})", file=sys.stderr)
     try:

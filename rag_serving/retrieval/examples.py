@@ -10,6 +10,7 @@ from rag_serving.records.passages import Chunk
 from rag_serving.text.marks import has_mark, is_role
 from rag_serving.text.orders import orders_assistant
 
+_MOST = 3
 _LOOKED_AT = 48  # passages: reading them takes less than a millisecond
 _SHORTEST, _LONGEST = 4, 70  # characters of a heading
 _PLAIN = re.compile(r"[^\W_][\w ,.'’()&/?-]*")
@@ -22,7 +23,7 @@ _DEFINES = re.compile(
 _POINTS = re.compile(r"\b(?:it|its|this|that|these|those|they|them|he|she|one)\b", re.IGNORECASE)
 
 
-def example_questions(view: ReaderView, drop_labels: Collection[str], most: int = 3) -> tuple[str, ...]:
+def example_questions(view: ReaderView, drop_labels: Collection[str]) -> tuple[str, ...]:
     """Return some questions, one per page: headings that are questions come first, then how-tos, actions, things that a
     passage defines, and pages by their titles. The same pages give the same questions. Orders to an assistant, and
     anything like markup, are no examples."""
@@ -33,15 +34,10 @@ def example_questions(view: ReaderView, drop_labels: Collection[str], most: int 
     examples = sorted((each for chunk in view.chunks(clean) for each in _examples(chunk)), key=lambda each: each[0])
     chosen: dict[str, str] = {}
     for _, question, chunk in examples:
-        if (
-            chunk.page_id not in chosen
-            and question not in chosen.values()
-            and not any(
-                orders_assistant(each) or is_role(each) or has_mark(each) for each in chunk.headings.splitlines()
-            )
-        ):
+        is_odd = any(orders_assistant(each) or is_role(each) or has_mark(each) for each in chunk.headings.splitlines())
+        if chunk.page_id not in chosen and question not in chosen.values() and not is_odd:
             chosen[chunk.page_id] = question
-        if len(chosen) == most:
+        if len(chosen) == _MOST:
             break
     return tuple(chosen.values())
 

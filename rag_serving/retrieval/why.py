@@ -35,53 +35,31 @@ _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 def evidence_of(search: Search, lock: Lock, has_snippets: bool = True) -> tuple[Evidence, ...]:
     """Return a record for each locked passage. `has_snippets`: whether they show text; a withheld answer must not."""
     words = QueryWords.of(search.query, search.context.term_weights)
-    hashes: dict[str, str] = {}
-    reasons = passage_reasons(search, lock, words)
-    found = tuple(
-        _evidence(search, candidate, words, lines, hashes)
-        for candidate, lines in zip(lock.passages, reasons, strict=True)
-    )
-    if not has_snippets:
-        return found
-    return tuple(
-        replace(
-            each,
-            snippet=snippet_of(
-                _read_text(
-                    candidate.chunk.text,
-                    candidate.chunk.structure,
-                    candidate.chunk.heading_path[-1] if candidate.chunk.heading_path else "",
-                ),
-                each.matched_terms,
-            ),
+    places, hashes = _RankedPlaces(search), dict[str, str]()
+
+    def evidence(candidate: Candidate) -> Evidence:
+        chunk, matched = candidate.chunk, _matched(search, words, candidate.chunk)
+        if chunk.page_id not in hashes:
+            hashes[chunk.page_id] = content_hash(search.context.view, chunk)
+        heading = chunk.heading_path[-1] if chunk.heading_path else ""
+        file = (chunk.source_file.rpartition(".")[0] or chunk.source_file) if chunk.source_file else ""
+        reasons = reasons_of(candidate, words, places.by_stage(chunk), places.moved(chunk))
+        return Evidence(
+            doc_slug=chunk.slug or file or chunk.page_id,
+            title=_harmless(chunk.title),
+            category=_harmless(chunk.category or ""),
+            snippet=snippet_of(_read_text(chunk.text, chunk.structure, heading), matched) if has_snippets else "",
+            score=round(candidate.score, 4),
+            header_path=tuple(map(_harmless, chunk.heading_path)),
+            content_hash=hashes[chunk.page_id],
+            matched_terms=matched,
+            source=_source(search, candidate),
+            match_explain=tuple(reason.line for reason in reasons),
+            chunk_index=chunk.chunk_idx,
+            chunk_hash=chunk.text_hash,
         )
-        for each, candidate in zip(found, lock.passages, strict=True)
-    )
 
-
-def _evidence(
-    search: Search, candidate: Candidate, words: QueryWords, lines: Iterable[str], hashes: dict[str, str]
-) -> Evidence:
-    chunk = candidate.chunk
-    matched = _matched(search, words, chunk)
-    if chunk.page_id not in hashes:
-        hashes[chunk.page_id] = content_hash(search.context.view, chunk)
-    return Evidence(
-        doc_slug=chunk.slug
-        or (chunk.source_file.rpartition(".")[0] or chunk.source_file if chunk.source_file else "")
-        or chunk.page_id,
-        title=_harmless(chunk.title),
-        category=_harmless(chunk.category or ""),
-        snippet="",
-        score=round(candidate.score, 4),
-        header_path=tuple(map(_harmless, chunk.heading_path)),
-        content_hash=hashes[chunk.page_id],
-        matched_terms=matched,
-        source=_source(search, candidate),
-        match_explain=tuple(lines),
-        chunk_index=chunk.chunk_idx,
-        chunk_hash=chunk.text_hash,
-    )
+    return tuple(map(evidence, lock.passages))
 
 
 def content_hash(view: ReaderView, chunk: Chunk) -> str:
@@ -324,13 +302,6 @@ def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: 
     }
 
 
-def passage_reasons(search: Search, lock: Lock, words: QueryWords) -> list[tuple[str, ...]]:
-    """Return the reasons for each locked passage, one per line."""
-    places = _RankedPlaces(search)
-    reasons = (reasons_of(each, words, places.by_stage(each.chunk), places.moved(each.chunk)) for each in lock.passages)
-    return [tuple(reason.line for reason in each) for each in reasons]
-
-
 class _RankedPlaces:
     """The positions of a search's rows, and their scores beside the best of the question."""
 
@@ -338,7 +309,10 @@ class _RankedPlaces:
         self._view = search.context.view
         self.candidates, self.final = all_columns(search), search.ranking
         shares = {name: _share(self.candidates.column(column)) for name, column in _SHARES.items()}
-        spans = {name: _span(self._ranking(name).column(column)) for name, column in _SPANS.items()}
+        spans = {
+            name: _span((self.candidates if name == "page" else self.final).column(column))
+            for name, column in _SPANS.items()
+        }
         self._relative = {**shares, **spans}
         self._of_candidate = {row: place for place, row in enumerate(self.candidates.rows.tolist())}
         self._of_final = {row: place for place, row in enumerate(self.final.rows.tolist())}
@@ -367,9 +341,6 @@ class _RankedPlaces:
         """Return how many places a chunk was moved up among versions of its section; below 0 if down."""
         row, (_, final) = self._view.row_of(chunk.chunk_id), self.of(chunk)
         return 0 if final is None or row not in self._before else self._before.index(row) - final
-
-    def _ranking(self, name: str) -> Ranking:
-        return self.candidates if name == "page" else self.final
 
 
 def _passage(

@@ -66,12 +66,7 @@ class RowBuilder:
     """Makes rows for one tenant."""
 
     def __init__(
-        self,
-        tenant: str,
-        key: bytes,
-        store_questions: bool = False,
-        origin: Origin = "server",
-        redact: Redact = str,
+        self, tenant: str, key: bytes, store_questions: bool = False, origin: Origin = "server", redact: Redact = str
     ) -> None:
         """`origin`: where questions come from; in a terminal their time is mostly that of opening model and pages.
         `redact`: removes personal data from readers' words."""
@@ -83,7 +78,7 @@ class RowBuilder:
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> dict[str, Any]:
         """Return the row of QUESTIONS for an answered, or not answered, question. Texts of pages are not kept."""
-        refusal = answer.refusal
+        refusal, ids = answer.refusal, trace.lock.chunk_ids
         return {
             **self._asked(principal, question, kind),
             **_measured(answer.status, answer.generation, answer.flags, answer.timings_ms),
@@ -100,12 +95,8 @@ class RowBuilder:
             "threshold": answer.gates.get("min_confidence"),
             "evidence": _rounded(answer.features),
             "rejected": [
-                {
-                    "chunk_id": trace.lock.chunk_ids[candidate.passage - 1],
-                    "score": round(candidate.score, 4),
-                    "features": _rounded(candidate.features),
-                }
-                for candidate in trace.rejected
+                {"chunk_id": ids[one.passage - 1], "score": round(one.score, 4), "features": _rounded(one.features)}
+                for one in trace.rejected
             ],
             "action": _ACTIONS.get(answer.status),
         }
@@ -188,16 +179,13 @@ def _measured(status: str, generation: str, flags: Sequence[str], timings_ms: Ma
 
 
 def _traced(trace: Trace) -> dict[str, Any]:
+    rankings: dict[str, Any] = dict.fromkeys(("dense", "lexical", "fused"))
+    for name in rankings.keys() & trace.rankings.keys():
+        rankings[name] = [(chunk_id, round(score, 4)) for chunk_id, score in trace.rankings[name][:MAX_RANKED]]
+    first = trace.candidates[:MAX_CANDIDATES]
     return {
-        "candidates": [
-            {"chunk_id": chunk_id, "scores": _rounded(scores)} for chunk_id, scores in trace.candidates[:MAX_CANDIDATES]
-        ],
-        **{
-            name: None
-            if (ranking := trace.rankings.get(name)) is None
-            else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
-            for name in ("dense", "lexical", "fused")
-        },
+        "candidates": [{"chunk_id": chunk_id, "scores": _rounded(scores)} for chunk_id, scores in first],
+        **rankings,
         "features": list(trace.features),
         **vars(trace.found),
         "locked": list(trace.lock.chunk_ids),

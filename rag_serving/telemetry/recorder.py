@@ -101,10 +101,7 @@ class Recorder(WritingThread[Row]):
     """Writes rows from one thread. `record` never blocks and never raises."""
 
     def __init__(
-        self,
-        open_writer: Callable[[], Writer],
-        capacity: int = CAPACITY,
-        loss_of: Callable[[int], Row] | None = None,
+        self, open_writer: Callable[[], Writer], capacity: int = CAPACITY, loss_of: Callable[[int], Row] | None = None
     ) -> None:
         """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError. `loss_of`
         makes the row that says how many rows were dropped; without it that is only counted."""

@@ -49,7 +49,12 @@ class SqliteWriter:
 
     def _insert(self, batch: Sequence[Row]) -> int:
         with closing(sqlite3.connect(self._path, timeout=_BUSY_S)) as connection:
-            if not _fits(connection, batch) or _is_outdated(connection, self._keep_days):
+            columns = {
+                table: {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+                for table in get_args(TableName)
+            }
+            fits = all(columns.values()) and all(row.keys() <= columns[table] for table, row in batch)
+            if not fits or _is_outdated(connection, self._keep_days):
                 return self._hand_over(batch)
             with connection:
                 for table, row in batch:
@@ -60,14 +65,6 @@ class SqliteWriter:
     def _hand_over(self, batch: Sequence[Row]) -> int:
         self._other = self._other or self._open_other()
         return self._other.write(batch)
-
-
-def _fits(connection: sqlite3.Connection, batch: Sequence[Row]) -> bool:
-    columns = {
-        table: {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
-        for table in get_args(TableName)
-    }
-    return all(columns.values()) and all(row.keys() <= columns[table] for table, row in batch)
 
 
 def _is_outdated(connection: sqlite3.Connection, keep_days: int) -> bool:
@@ -161,11 +158,7 @@ class QuestionTelemetry:
 
 
 def open_telemetry(
-    config: Config,
-    tenant: str,
-    patience_s: float = PATIENCE_S,
-    origin: Origin = "server",
-    count: Count | None = None,
+    config: Config, tenant: str, patience_s: float = PATIENCE_S, origin: Origin = "server", count: Count | None = None
 ) -> QuestionTelemetry | None:
     """Return a tenant's telemetry, or None if it is switched off. Nothing is opened before the first question."""
     return QuestionTelemetry(config, tenant, patience_s, origin, count) if config.telemetry.enabled else None

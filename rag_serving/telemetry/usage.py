@@ -164,9 +164,9 @@ class JobSeries:
         self._database.close()
 
 
-def queue_figures(connection: sa.Connection, tenant: str, lease_s: float, now: float | None = None) -> QueueFigures:
-    """Return the figures of a tenant; `now`: seconds since 1970."""
-    now = time.time() if now is None else now
+def queue_figures(connection: sa.Connection, tenant: str, lease_s: float) -> QueueFigures:
+    """Return the figures of a tenant."""
+    now = time.time()
     query = sa.select(JOBS.c.state, sa.func.count(), sa.func.min(JOBS.c.created_at)).where(JOBS.c.tenant == tenant)
     grouped = connection.execute(query.group_by(JOBS.c.state))
     rows = {str(state): (int(count), float(oldest)) for state, count, oldest in grouped}

@@ -106,12 +106,9 @@ def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
     try:
         prepare(engine)
         with engine.begin() as connection:
-            return sum(
-                connection.execute(
-                    delete(table).where(table.c.tenant == tenant, table.c.user_hash == user_hash)
-                ).rowcount
-                for table in (QUESTIONS, FEEDBACK)
-            )
+            ours = ((each.c.tenant == tenant, each.c.user_hash == user_hash) for each in (QUESTIONS, FEEDBACK))
+            deleting = [delete(table).where(*own) for table, own in zip((QUESTIONS, FEEDBACK), ours, strict=True)]
+            return sum(connection.execute(one).rowcount for one in deleting)
     except SQLAlchemyError as error:
         raise TelemetryError(f"the telemetry database cannot be written ({error_line(error)})") from error
 

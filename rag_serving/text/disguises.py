@@ -33,15 +33,12 @@ def readings(text: str) -> tuple[str, ...]:
     Each reading differs from those before it."""
     shown = plain(text)
     latin = _latin(shown)
-    candidates = (
-        shown,
-        latin,
-        _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin),
-        _SPACED.sub(
-            lambda run: " ".join(_BETWEEN_LETTERS.sub("", word) for word in re.split(r"[^\w\n]{2}", run[0])), latin
-        ),
-    )
-    return tuple(dict.fromkeys(candidates))
+
+    def joined(run: re.Match[str]) -> str:
+        return " ".join(_BETWEEN_LETTERS.sub("", word) for word in re.split(r"[^\w\n]{2}", run[0]))
+
+    spelt = _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin)
+    return tuple(dict.fromkeys((shown, latin, spelt, _SPACED.sub(joined, latin))))
 
 
 def spelled_out(text: str) -> list[str]:

@@ -124,12 +124,8 @@ def has_sign(text: str) -> bool:
 def is_order(question: str) -> bool:
     """Return whether a question gives orders to the assistant instead of asking about the pages."""
     possible = readings(question)
-    return any(
-        _is_ordered(reading)
-        for reading in dict.fromkeys(
-            (*possible, _LONG_WORD.sub(lambda word: _meant(word[0]), possible[min(1, len(possible) - 1)]))
-        )
-    )
+    meant = _LONG_WORD.sub(lambda word: _meant(word[0]), possible[min(1, len(possible) - 1)])
+    return any(map(_is_ordered, dict.fromkeys((*possible, meant))))
 
 
 @lru_cache(maxsize=4096)

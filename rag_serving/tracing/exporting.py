@@ -149,19 +149,10 @@ class _Exporting:
 
         def emit(part: Ended) -> None:
             reason = part.attributes.get(ERROR_TYPE)
-            self._processor.on_end(
-                ReadableSpan(
-                    part.name,
-                    part.context,
-                    part.parent,
-                    resource,
-                    part.attributes,
-                    status=Status(StatusCode.ERROR, reason) if reason else Status(),
-                    start_time=part.started,
-                    end_time=part.ended,
-                    instrumentation_scope=scope,
-                )
-            )
+            status = Status(StatusCode.ERROR, reason) if reason else Status()
+            about: dict[str, Any] = {"start_time": part.started, "end_time": part.ended, "instrumentation_scope": scope}
+            named = part.name, part.context, part.parent, resource, part.attributes
+            self._processor.on_end(ReadableSpan(*named, status=status, **about))
 
         return emit
 

@@ -134,7 +134,7 @@ def test_a_session_ends_and_one_in_use_goes_on_to_its_cap(wiki_home: Path) -> No
     now = [1_000_000.0]
     config = configuration(wiki_home, serving={"session_hours": 2, "session_max_hours": 5})
     kept = SignInSessions(config, lambda: now[0])
-    session = kept.begun_by_token("digest")
+    session = kept.begun("token", token="digest")
     sealed = kept.seal(session)
     assert kept.renewed(session) is None
     now[0] += 3600
@@ -171,7 +171,7 @@ def test_a_session_that_is_used_goes_on(opened: Callable[..., TestClient]) -> No
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_no_bit_of_a_cookie_can_be_turned(wiki_home: Path, place: int, bit: int) -> None:
     kept = SignInSessions(configuration(wiki_home))
-    sealed = kept.seal(kept.begun_by_token("digest")).encode()
+    sealed = kept.seal(kept.begun("token", token="digest")).encode()
     place %= len(sealed)
     altered = sealed[:place] + bytes([sealed[place] ^ 1 << bit]) + sealed[place + 1 :]
     assert kept.read(altered.decode("latin-1")) is None
@@ -369,8 +369,8 @@ def test_a_session_too_long_for_a_cookie_is_refused(wiki_home: Path) -> None:
     kept = SignInSessions(configuration(wiki_home))
     rng = random.Random(2)
     few = frozenset(f"{rng.getrandbits(128):032x}" for _ in range(100))
-    session = kept.begun_by_provider(Principal("acme", "ann", few), "settings")
+    session = kept.begun("oidc", settings="settings", principal=Principal("acme", "ann", few))
     assert kept.read(kept.seal(session)) == session
     many = frozenset(f"{rng.getrandbits(128):032x}" for _ in range(400))
     with pytest.raises(sessions.SessionTooLongError):
-        kept.seal(kept.begun_by_provider(Principal("acme", "ann", many), "settings"))
+        kept.seal(kept.begun("oidc", settings="settings", principal=Principal("acme", "ann", many)))

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from brute_force import Judge, pages_told
@@ -20,7 +21,6 @@ from support.mcp_calls import server_of, talk
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.ask import Pipeline
-from rag_serving.mcp.server import page_address
 
 QUESTIONS = max(25, int(os.environ.get("CITELOCK_LEAK_DOORS", "0")) // 40)
 _OF_THE_BUILD = {"generation", "receipt_id"}
@@ -60,7 +60,9 @@ async def told(client: Client, query: str, page_id: str) -> dict[str, Any]:
         said[f"{name} {sorted(arguments)}"] = without_build(content)
     try:
         said["resource"] = (
-            (await client.read_resource(page_address(page_id))).contents[0].text.partition('"metadata"')[0]
+            (await client.read_resource(f"citelock://page/{quote(page_id, safe='')}"))
+            .contents[0]
+            .text.partition('"metadata"')[0]
         )
     except MCPError as error:
         said["resource"] = str(error)

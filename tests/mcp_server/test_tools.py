@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jsonschema
 import pytest
@@ -16,7 +17,7 @@ from support.wiki import COFFEE, SALARIES
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.mcp.reading import NOTHING
-from rag_serving.mcp.server import ALIASES, REFUSAL, URI, card_html, page_address
+from rag_serving.mcp.server import ALIASES, REFUSAL, URI, card_html
 from rag_serving.mcp.shapes import PassagesOutput
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
@@ -144,11 +145,13 @@ def test_pages_are_resources_for_who_may_read_them(anybody: Any, hr: Any) -> Non
     async def read(client: Client) -> dict[str, Any]:
         templates = (await client.list_resource_templates()).resource_templates
         assert [template.uri_template for template in templates] == ["citelock://page/{page_id}"]
-        assert COFFEE in (await client.read_resource(page_address("16"))).contents[0].text
+        assert COFFEE in (await client.read_resource("citelock://page/16")).contents[0].text
         refused = []
         for page_id in ("14", "nowhere", "../../etc/passwd", "a/b?c#d%00"):
             try:
-                refused.append((await client.read_resource(page_address(page_id))).contents[0].text)
+                refused.append(
+                    (await client.read_resource(f"citelock://page/{quote(page_id, safe='')}")).contents[0].text
+                )
             except MCPError as error:
                 refused.append(f"{error.code} {error.message}")
         return dict(zip(("hidden", "absent", "path", "odd"), refused, strict=True))
@@ -182,7 +185,7 @@ def test_the_answer_names_its_card(anybody: Any) -> None:
 
 def test_what_is_read_of_pages_is_never_kept_by_a_client(anybody: Any) -> None:
     async def work(client: Client) -> None:
-        kept = [await client.list_tools(), await client.read_resource(page_address("16"))]
+        kept = [await client.list_tools(), await client.read_resource("citelock://page/16")]
         assert [(one.cache_scope, one.ttl_ms) for one in kept] == [("private", 60_000), ("private", 0)]
 
     talk(anybody, work)

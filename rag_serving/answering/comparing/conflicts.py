@@ -239,11 +239,7 @@ def _is_same_field(asked: QuestionFeatures, one: Compared, a: Field, two: Compar
         return False
     if _IDENTIFIER.search(a.key):
         return True
-    return bool(keys[0] & asked.terms) and _is_under_like_headings(one.chunk, two.chunk)
-
-
-def _is_under_like_headings(one: Chunk, two: Chunk) -> bool:
-    return _headings(one)[-1:] == _headings(two)[-1:]
+    return bool(keys[0] & asked.terms) and _headings(one.chunk)[-1:] == _headings(two.chunk)[-1:]
 
 
 def _are_other_sections(one: Chunk, two: Chunk) -> bool:

@@ -239,14 +239,9 @@ def _of_parts(asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], wei
     for part in parts_of(asked.text):
         own = replace(asked, text=part, kind=kind_of(part), words=asked_words(part), terms=asked.terms_of(part))
         if own.terms:
-            again = {
-                each.statement: weights.score(
-                    signs_of(
-                        own, each.statement, lock.passages[each.statement.index - 1], each.signs.get("similarity"), 0.0
-                    )
-                )
-                for each in ranked
-            }
+            again = dict[Statement, float]()
+            for said, near in ((each.statement, each.signs.get("similarity")) for each in ranked):
+                again[said] = weights.score(signs_of(own, said, lock.passages[said.index - 1], near, 0.0))
             best.append(max(again, key=lambda each: again[each]))
     return best
 

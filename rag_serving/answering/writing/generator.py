@@ -117,12 +117,8 @@ class Generator:
                     reply = model.reply(pointing.messages, listen)
                     numbers = numbers_of(reply.text)
                     if numbers is None:
-                        return self._draft(
-                            model,
-                            AnswerPrompt(pointing.messages, pointing.shown, (), pointing.injections),
-                            material.lock,
-                            reply,
-                        )
+                        asked = AnswerPrompt(pointing.messages, pointing.shown, (), pointing.injections)
+                        return self._draft(model, asked, material.lock, reply)
                     named = named_units(pointing, numbers, self._settings.max_citations)
                     if numbers and not named:
                         raise ModelError(f"{model.name} names lines that are not there; choose a larger model")

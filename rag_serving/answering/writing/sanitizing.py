@@ -54,8 +54,7 @@ _CITATION = re.compile(
 )
 _AUTOLINK = re.compile(r"<(?=[^<>\s]*[:.@/])[^<>\s]+>")
 _SPELLED = re.compile(
-    r"(?<!\S)\S*\w\s*[\[({]\s*(?:dot|punkt|point|\.)\s*[\])}]\s*\w\S*|(?<!\S)\S+\s+dot\s+(?:com|net|org|io)\b\S*",
-    re.I,
+    r"(?<!\S)\S*\w\s*[\[({]\s*(?:dot|punkt|point|\.)\s*[\])}]\s*\w\S*|(?<!\S)\S+\s+dot\s+(?:com|net|org|io)\b\S*", re.I
 )
 _SCHEME = re.compile(
     r"(?:h[tx]{2}ps?|ftps?|file|wss?|ssh|git|ldap|gopher|irc|magnet|blob|view-source)\W{0,3}(?:/|\\){2}"

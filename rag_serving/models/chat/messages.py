@@ -94,14 +94,10 @@ class Writing:
 
     def reply(self, prompt: Sequence[PromptMessage]) -> Reply:
         """Return the reply; tokens that the server did not count are estimated."""
-        sent = sum(len(message.content) for message in prompt)
-        return Reply(
-            self.text,
-            self.prompt_tokens if self.prompt_tokens is not None else sent // 4,
-            self.completion_tokens if self.completion_tokens is not None else len(self.text) // 4,
-            self.cut or self.finish == "length",
-            self.cached_tokens or 0,
-        )
+        sent, written = self.prompt_tokens, self.completion_tokens
+        sent = sum(len(message.content) for message in prompt) // 4 if sent is None else sent
+        written = len(self.text) // 4 if written is None else written
+        return Reply(self.text, sent, written, self.cut or self.finish == "length", self.cached_tokens or 0)
 
 
 def loops(text: str) -> bool:

@@ -276,13 +276,11 @@ def read_header(path: Path) -> dict[str, Tensor]:
                 raise ValueError("its header is longer than the file")
             header = json.loads(file.read(length))
         start = 8 + length
-        tensors = {
-            name.removeprefix("bert."): Tensor(
-                entry["shape"], start + entry["data_offsets"][0], _bytes_of(entry), entry["dtype"] == "F16"
-            )
-            for name, entry in header.items()
-            if name != "__metadata__" and entry["dtype"] in _BYTES
-        }
+        tensors = {}
+        for name, entry in header.items():
+            if name != "__metadata__" and (kind := entry["dtype"]) in _BYTES:
+                begin, length = start + entry["data_offsets"][0], _bytes_of(entry)
+                tensors[name.removeprefix("bert.")] = Tensor(entry["shape"], begin, length, kind == "F16")
         if any(tensor.offset + tensor.length > size for tensor in tensors.values()):
             raise ValueError("it is truncated")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

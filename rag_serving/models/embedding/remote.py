@@ -227,13 +227,7 @@ class OllamaEmbedder(RemoteEmbedder):
 def _open(base_url: str, headers: dict[str, str], timeout_s: float) -> ollama.Client:
     import ollama
 
-    return ollama.Client(
-        base_url,
-        headers=headers,
-        timeout=timeout_s,
-        event_hooks=hooks(),
-        verify=tls_context(),
-    )
+    return ollama.Client(base_url, headers=headers, timeout=timeout_s, event_hooks=hooks(), verify=tls_context())
 
 
 OPENAI_URL = "http://127.0.0.1:1234/v1"
@@ -247,11 +241,7 @@ class OpenAIEmbedder(RemoteEmbedder):
     def __init__(self, config: Embedding) -> None:
         """Raises ModelError if the API key's environment variable is named but not set; connects to nothing."""
         super().__init__(config, config.base_url or OPENAI_URL)
-        self._client = httpx.Client(
-            headers=self.headers(),
-            event_hooks=hooks(),
-            verify=tls_context(),
-        )
+        self._client = httpx.Client(headers=self.headers(), event_hooks=hooks(), verify=tls_context())
 
     def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:
         body = {"model": self.model, "input": texts, "encoding_format": "float"}

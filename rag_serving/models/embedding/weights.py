@@ -223,17 +223,10 @@ def _published(model: Published, folder: Path, origin: str, keep: Keep | None) -
         if digest != expected:
             found = f"SHA-256 {digest[:16]}…, expected {expected[:16]}…"
             raise ModelError(f"{folder / name} is not the published one: {found}; {model.mend}")
-    return Weights(
-        f"{model.name}@{model.revision[:12]}",
-        # Resolved, because the hub's cache keeps links and onnxruntime refuses links that leave their folder.
-        (folder / WEIGHTS_FILE).resolve(),
-        folder / TOKENIZER_FILE,
-        model.shape,
-        f"{origin}, SHA-256 as published",
-        model.ends,
-        model.prompts,
-        model.scale,
-    )
+    # Resolved, because the hub's cache keeps links and onnxruntime refuses links that leave their folder.
+    files = (folder / WEIGHTS_FILE).resolve(), folder / TOKENIZER_FILE
+    name, origin = f"{model.name}@{model.revision[:12]}", f"{origin}, SHA-256 as published"
+    return Weights(name, *files, model.shape, origin, model.ends, model.prompts, model.scale)
 
 
 def _own_model(folder: Path, keep: Keep | None) -> Weights:

@@ -69,12 +69,8 @@ class KeywordQuestion:
         if not replaced:
             return text
         keys = "|".join(re.escape(key).replace(r"\ ", r"\s") for key in sorted(replaced, key=len, reverse=True))
-        return re.sub(
-            rf"\b(?:{keys})\b",
-            lambda match: replaced.get(" ".join(match[0].lower().split()), match[0]),
-            text,
-            flags=re.IGNORECASE,
-        )
+        known = re.compile(rf"\b(?:{keys})\b", re.IGNORECASE)
+        return known.sub(lambda match: replaced.get(" ".join(match[0].lower().split()), match[0]), text)
 
 
 class QuestionReader:
