@@ -17,8 +17,7 @@ from rag_serving.answering.comparing.typed import Opening, Standing, differ, mar
 from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
 from rag_serving.answering.gates import (
     Stop,
-    gate_clarity,
-    gate_doubt,
+    gate_meaning,
     gate_passages,
     gate_question,
     is_close,
@@ -157,7 +156,7 @@ class Answerer:
         if any(verdict.support == "quoted" for verdict in written.verdicts):
             trace.raise_flag(UNSUPPORTED)
         composed = self._composed(written)
-        if composed.doubt and (stop := gate_doubt(asked.decision)):
+        if composed.doubt and (stop := gate_meaning(asked.decision, "answer")):
             return self._stopped(stop, found)
         with trace.part("render"):
             answer = composed.answer(lock, settings)
@@ -178,7 +177,8 @@ class Answerer:
         """Return the reason not to read the passages; `found` is how close they are."""
         asked, lock = self.asked, self.lock
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
-        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or gate_clarity(asked.decision)
+        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark)
+        stop = stop or gate_meaning(asked.decision, "answer", "unsure")
         if stop or chosen or asked.parts:
             return stop
         return gate_passages(lock, found, self.gates.nearer_by(asked.farther))

@@ -157,19 +157,10 @@ def gate_question(question: str, terms: Collection[str], typed: str = "", remark
     return None
 
 
-def gate_clarity(decision: Decision | None) -> Stop | None:
-    """Stop an unclear question: an uncertain meaning, several, or none."""
-    if decision is None or decision.action in ("answer", "unsure"):
+def gate_meaning(decision: Decision | None, *answered: str) -> Stop | None:
+    """Stop an unclear question: an uncertain meaning, several, or none. `answered`: the actions that do not stop it."""
+    if decision is None or decision.action in answered:
         return None
-    return _asked_back(decision)
-
-
-def gate_doubt(decision: Decision | None) -> Stop | None:
-    """Stop an unconfident answer if the question was ambiguous as well."""
-    return _asked_back(decision) if decision and decision.action == "unsure" else None
-
-
-def _asked_back(decision: Decision) -> Stop:
     told = asked_back(decision)
     return Stop("clarify", told.text, Refusal("meaning", decision.reason, decision.confidence), told)
 

@@ -37,7 +37,6 @@ stay stays take takes tell tells thing through time use used uses up want way wo
 _LIGHT = NEGATIONS.union(stem for word in _OF_ANY_SUBJECT.split() for stem in analyze(word))
 _CLAUSE = re.compile(r"(?:it|they|this|these) \w", re.IGNORECASE)
 _TURNED, _COVERED = 0.7, 0.85  # of a statement of which a claim denies the other
-_DENIED = 0.8, 0.55  # of the words of a claim, and of a statement that denies it, where their vectors are alike
 _FEWEST = 2  # words of what says one of something
 _NAME = r"(?P<name>[A-Z][\w'-]*(?: [A-Z][\w'-]*){0,2})"
 _NAMED_AFTER = re.compile(rf"\b(?P<how>is|are|was|were|by|to|in|at|from|with)(?: the)? {_NAME}(?! of\b)")
@@ -223,17 +222,9 @@ def _is_exchanged(name: str, other: str, claim: ComparedStatement, page: Compare
 
 def _is_turned(claim: ComparedStatement, page: ComparedStatement) -> bool:
     """Return whether one denies the other in nearly the same words, or has the opposite of one of its words."""
-    ours = claim.words - _OPPOSED
-    is_near = len(ours & page.around) >= _COVERED * len(ours)
-    return is_near and denies(claim, page, _TURNED, _TURNED)
-
-
-def denies(
-    claim: ComparedStatement, page: ComparedStatement, of_claim: float = _DENIED[0], of_page: float = _DENIED[1]
-) -> bool:
-    """Return whether one denies the other, or has the opposite of a word, where these shares of words are the same."""
     ours, theirs = claim.words - _OPPOSED, page.words - _OPPOSED
-    if len(ours & theirs) < max(of_claim * len(ours), of_page * len(theirs), 2):
+    least = max(_TURNED * len(ours), _TURNED * len(theirs), 2)
+    if len(ours & page.around) < _COVERED * len(ours) or len(ours & theirs) < least:
         return False
     if any(not any(value.is_same(other) for other in page.values) for value in claim.values):
         return False

@@ -22,7 +22,6 @@ from rag_serving.checking.otherwise import (
     Relation,
     Weights,
     compared,
-    denies,
     known,
     likeness,
     may_speak_of_the_same,
@@ -133,7 +132,6 @@ _NOT_YET = ("proposed", "planned", "draft")  # is what a page says, and was neve
 _LONGEST = 600  # characters of a unit that is compared
 _CLOSE = 0.5  # of the claim's weight that the closest unit must have
 _LIKELY, _KNOWN = 2.5, 0.71  # least likeness, and share of the claim's weight in the section, of what contradicts it
-_OF_DENIAL = 2.5  # how much more likeness a statement without values needs
 _ABOUT_AS_LIKE = 1.0  # how much less likeness a unit may have that has the claim's own value
 
 
@@ -333,15 +331,12 @@ def _compared(
         is_one = "same" in certain and (said.unit.kind == "table" or "other" not in certain or ";" in claim.text)
         for statement, found in zip(said.statements, certain, strict=True):
             is_certain, found = found is not None, "same" if is_one else found
-            is_denied, share = False, known(ours, statement, weights)
-            if not found and similarity and share >= _KNOWN and may_speak_of_the_same(ours, statement, weights):
+            is_known = known(ours, statement, weights) >= _KNOWN
+            if not found and similarity and is_known and may_speak_of_the_same(ours, statement, weights):
                 found = relation_of(compared(ours, statement))
-                if is_denied := not found and denies(ours, statement):
-                    found = "other"
             if found:
                 cosine = _cosine(passage, said.unit, similarity) if similarity else None
                 like = None if cosine is None else likeness(ours, statement, weights, cosine, rank)
-                like = like - _OF_DENIAL if like is not None and is_denied else like
                 yield _Compared(passage, said, statement, found, is_certain, like)
 
 

@@ -46,7 +46,6 @@ class Archive(Pages, PageFiles, Protocol):
 
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
-_WITH_OUTCOME = 7  # the first version that says whether an answer was told with confidence
 _OWN_WORDS = 9  # the first version whose sentences are the page's own words or replaced by them
 _COMPARED = ("outcome", "index", "start", "end", "support", "shown")
 _UNREAD = "sentences: version {} compared them by rules that are gone; the quotes hold. Ask the question again"
@@ -138,8 +137,6 @@ def _citation_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
 
 def _outcome_faults(receipt: Receipt) -> Iterator[str]:
     """Yield where what was shown as the closest could be taken for a confident answer, or cites nothing."""
-    if receipt["version"] < _WITH_OUTCOME:
-        return
     is_closest, is_shown = receipt["outcome"] == "closest", receipt["outcome"] != "none"
     if is_closest != (CLOSEST_PASSAGE in receipt["flags"]) or is_closest != receipt["answer"].startswith(CLOSEST):
         yield "outcome: flag and first line do not say whether these are only the closest passages"

@@ -154,7 +154,7 @@ def test_tokens_of_programs_count_beside_the_provider(
 def test_other_settings_end_the_sessions_of_the_provider(opened: Callable[..., Browser]) -> None:
     headers = opened().headers()
     assert opened().client.get("/v1/models", headers=headers).status_code == 200
-    for change in ({"roles": {"x": ["editor"]}}, {"claims": {"user": "email"}}, {"tenant": "acme"}, {"label": "Enter"}):
+    for change in ({"roles": {"x": ["editor"]}}, {"claims": {"user": "email"}}, {"tenant": "acme"}):
         assert opened(**change).client.get("/v1/models", headers=headers).status_code == 401
 
 

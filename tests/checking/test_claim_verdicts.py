@@ -113,16 +113,6 @@ def test_another_value_in_other_words_contradicts_where_vectors_tell_that_it_is_
     assert finding(claim, passages, {}, lambda texts: [likeness] * len(texts)).verdict == verdict
 
 
-@pytest.mark.parametrize(("likeness", "verdict"), [(0.9, "otherwise"), (0.5, "closest")])
-def test_a_longer_sentence_denies_a_claim_where_vectors_tell_that_it_is_of_the_same(
-    likeness: float, verdict: str
-) -> None:
-    (claim,) = claims_of("Live chats cannot be answered within Slack.")
-    page = "Live chats are piped to Slack and can be answered in a thread."
-    found = finding(claim, [CheckedPassage(chunk_of(page))], {}, lambda texts: [likeness] * len(texts))
-    assert found.verdict == verdict
-
-
 @pytest.mark.parametrize(
     ("claim", "page"),
     [
