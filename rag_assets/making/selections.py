@@ -29,7 +29,7 @@ from rag_assets.monitoring.alerts import Event
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.publishing.publish import narrow_readers
 from rag_assets.publishing.workspace import BuildWorkspace
-from rag_assets.sources.attachments import page_kind
+from rag_assets.sources.envelope import page_kind
 from rag_assets.state import records
 from rag_assets.state.content_cache import SignatureCache
 from rag_assets.state.planning import chunk_digests, left_out_inputs, shared_pages, still_left_out
@@ -168,7 +168,8 @@ class MadeSelection:
 
 def make_selection(making: Making) -> MadeSelection:
     """Write `selected.parquet`, `dedup_map.parquet` and the facts of the pages behind the next generation. Raises
-    StoreError: no source has chunks yet. Raises CollisionError: two sources share a page id."""
+    StoreError: no source has chunks yet, or pages failed and no other has any. Raises CollisionError: two sources share
+    a page id."""
     tenant, config, store = making.key, making.config, making.store
     folder = store.candidate(tenant)
     making.reporter.begin(tenant, "dedup map")
@@ -184,6 +185,12 @@ def make_selection(making: Making) -> MadeSelection:
     settled = {key: records.settled_chunks(store, key) for key in sources}
     across = _across_sources(config, store, settled)
     everything = join_sources(across.chunks, lambda key, page_id: page_kind(page_id, config.sources[key]))
+    if not len(everything) and (failed := _failed(store, sources)):
+        page, why = min(failed.items())
+        raise StoreError(
+            f"no page of tenant {tenant!r} could be read ({len(failed)} failed, such as {page}: {why}); "
+            "nothing is published, and what was, stays"
+        )
     ingestion = config.ingestion
     selection = select_chunks(everything, ingestion.drop_labels, ingestion.drop_boilerplate)
     embedder = open_embedder(config.embedding).name
@@ -230,6 +237,14 @@ def make_selection(making: Making) -> MadeSelection:
     return MadeSelection(
         selection, chunks, left_out, duplicates, state, across.resolved, computed, seconds, expected
     )  # fmt: skip
+
+
+def _failed(store: Store, sources: Iterable[str]) -> dict[str, str]:
+    failed: dict[str, str] = {}
+    for key in sources:
+        synced, sections = records.read_last_sync(store.source(key)), records.read_state(store, key).sections
+        failed |= (synced.failed if synced else {}) | (sections.failed if sections else {})
+    return failed
 
 
 class _Across(NamedTuple):

@@ -17,6 +17,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config
+from rag_serving.config.sections import Ingestion
 from rag_serving.documents.inbox import Upload, inboxes_of
 
 ANN = Principal("demo", "ann", frozenset({"hr"}), frozenset({"editor"}))
@@ -78,6 +79,16 @@ def test_more_than_a_few_documents_or_another_fault_stop_the_build(
     faulty(monkeypatch, *checks, pages=pages)
     facts = build_json(wiki, code=1)["tenants"]["demo"]
     assert (facts["published"], "left_out" in facts) == (False, False)
+    assert published(wiki) == {"101", "102", "201"}
+
+
+def test_pages_of_which_none_can_be_read_replace_nothing_and_fail_the_build(
+    wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Store(wiki.home).current("demo")
+    monkeypatch.setattr(Ingestion, "max_page_bytes", 10)
+    assert "no page of tenant 'demo' could be read (3 failed, such as 101: " in build(wiki, code=1).output
+    assert Store(wiki.home).current("demo") == before
     assert published(wiki) == {"101", "102", "201"}
 
 
