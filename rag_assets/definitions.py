@@ -18,18 +18,24 @@ from dagster._core.execution.retries import RetryMode
 
 from rag_assets import assets
 from rag_assets.asset_checks import synced_on_time
-from rag_assets.jobs import freshness, ingest, publish, report, report_day, report_yesterday, schedules
 from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
 from rag_assets.runs import ProjectJobs, add_documents
 from rag_assets.sensors import (
     alert_when_a_build_fails,
+    freshness,
+    ingest,
     ingest_uploads,
     notify_followers,
+    publish,
     publish_when_sources_changed,
     register_partitions,
+    report,
+    report_day,
     report_when_published,
+    report_yesterday,
+    schedules,
     watch_sources,
 )
 from rag_serving.config.loading import Config, ConfigError, load_usable

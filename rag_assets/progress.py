@@ -96,29 +96,25 @@ class Advance(Protocol):
     def __call__(self, done: int, total: int, share: float | None = None) -> None: ...
 
 
-class Reporter(Protocol):
-    """Told what is being done."""
+class Reporter:
+    """Told what is being done; this one says nothing."""
 
     def begin(self, partition: str, step: str) -> None:
         """A step of a partition starts."""
-        ...
 
-    def track(self, what: str, log: Callable[[str], object]) -> Advance:
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
         """Return a function to call with (done, in all) during `what`; `log` is the run's log."""
-        ...
+        return lambda done, total, share=None: None  # noqa: ARG005
 
 
-class LogReporter:
-    """Writes to the log of the run, as the Dagster UI shows it."""
-
-    def begin(self, partition: str, step: str) -> None:
-        """Dagster logs the start of each step itself."""
+class LogReporter(Reporter):
+    """Writes to the log of the run, as the Dagster UI shows it; Dagster logs the start of each step itself."""
 
     def track(self, what: str, log: Callable[[str], object]) -> Advance:
         return _throttled(what, log)
 
 
-class LineReporter:
+class LineReporter(Reporter):
     """Plain lines on standard error, for a build without a terminal."""
 
     def begin(self, partition: str, step: str) -> None:
@@ -128,17 +124,7 @@ class LineReporter:
         return _throttled(what, lambda line: print(f"  {for_log(line)}", file=sys.stderr, flush=True))
 
 
-class SilentReporter:
-    """Says nothing."""
-
-    def begin(self, partition: str, step: str) -> None:
-        """Nobody listens."""
-
-    def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
-        return lambda done, total, share=None: None  # noqa: ARG005
-
-
-class ShownReporter:
+class ShownReporter(Reporter):
     """Tells another reporter, and operators who look at the first sync of a source."""
 
     def __init__(self, reporter: Reporter, noted: NotedPages) -> None:
@@ -162,7 +148,7 @@ class ShownReporter:
         return advance
 
 
-class BarReporter:
+class BarReporter(Reporter):
     """One line that is rewritten, with a bar if the step can be counted."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ def asset_span(asset: str, partition: str, run_id: str) -> Iterator[None]:
         yield
 
 
-class TracedReporter:
+class TracedReporter(Reporter):
     """Tells another reporter, and makes a span of each batch that is done."""
 
     def __init__(self, reporter: Reporter) -> None:

@@ -265,7 +265,6 @@ def _tell(context: Context, event: Event, config: Config) -> str:
 
 
 def _quality(scores: list[float]) -> dict[str, dg.MetadataValue]:
-    """Return a plot of the scores of a model's contexts, if there are any."""
     if not scores:
         return {}
     return {"quality": dg.MetadataValue.md(metadata.histogram(scores, "Quality of contexts", "score"))}

@@ -7,8 +7,6 @@ A limit on the partition alone, which every run has as a tag, makes `publish` of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import dagster as dg
 
 WRITES = "citelock/writes"
@@ -34,12 +32,9 @@ class RunQueue(dg.QueuedRunCoordinator):
     def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:
         run = context.dagster_run
         tags = queue_tags(_groups(context), run.tags.get(PARTITION))
-        self._instance.add_run_tags(run.run_id, {**tags, **_kept(run.tags)})
+        kept = {PRIORITY: run.tags[PRIORITY]} if PRIORITY in run.tags else {}
+        self._instance.add_run_tags(run.run_id, {**tags, **kept})
         return super().submit_run(context)
-
-
-def _kept(tags: Mapping[str, str]) -> dict[str, str]:
-    return {PRIORITY: tags[PRIORITY]} if PRIORITY in tags else {}
 
 
 def _groups(context: dg.SubmitRunContext) -> frozenset[str]:

@@ -23,7 +23,7 @@ import typer
 
 from rag_assets.build.summary import Summary, estimate_embedding, left_out, searched_pages, source_counts, tenant_facts
 from rag_assets.llm_contexts.tenant import ContextEstimate, has_failures, plan_contexts, read_last_run
-from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
+from rag_assets.progress import BarReporter, LineReporter, Reporter
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.publish import narrow_readers
 from rag_assets.sources import open_source
@@ -129,11 +129,8 @@ class BuildRun:
         """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
 
         With `estimate` nothing is published: the summary has the requests to models. The home folder should be a
-        `scratch_home`: syncs write there.
-
-        Raises:
-            LockedError: another build is at it.
-            KeyboardInterrupt: a person stopped it.
+        `scratch_home`: syncs write there. Raises LockedError: another build is at it. Raises KeyboardInterrupt: a
+        person stopped it.
         """
         started = time.monotonic()
         summary = Summary()
@@ -297,7 +294,7 @@ def refuse_no_reason(override_gates: str | None) -> None:
 def reporting(as_json: bool, verbose: bool) -> Iterator[Reporter]:
     """Yield a bar on a terminal, plain lines elsewhere, nothing when a program reads the output."""
     if as_json and not sys.stderr.isatty():
-        yield SilentReporter()
+        yield Reporter()
     elif verbose or not sys.stderr.isatty():
         yield LineReporter()
     else:

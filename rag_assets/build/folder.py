@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.sources import open_source
 from rag_assets.sources.base import SourceError
 from rag_assets.state.locks import RUN_WAIT_S, exclusive, is_held
@@ -209,7 +209,7 @@ def _make(config: Config, folder: Path, is_whole: bool, is_shown: bool = True) -
     was_enabled = gc.isenabled()
     gc.enable()
     try:
-        with reporting(as_json=False, verbose=False) if is_shown else nullcontext(SilentReporter()) as reporter:
+        with reporting(as_json=False, verbose=False) if is_shown else nullcontext(Reporter()) as reporter:
             making = Making(KEY, config, Store(config.home), reporter, _log)
             left_out = _ingest(making, folder) if ingests else {}
             if publishes:

@@ -19,7 +19,7 @@ import dagster as dg
 
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import partitions_in_flight, register
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.resources import STEP_WAIT_SECONDS
 from rag_assets.runs import INBOXES, JOB, STARTED_BY, InboxBuild, ProjectJobs, RunOptions, end_orphans, keep_engines
 from rag_assets.state.locks import LockedError, exclusive
@@ -54,7 +54,7 @@ class InboxWatch:
         """Open the definitions. Raises ConfigError: the configuration cannot be used."""
         self._config_path = config_path
         self._instance = instance
-        self._jobs = ProjectJobs(build_defs(config_path, reporter=SilentReporter()).resolve_job_def)
+        self._jobs = ProjectJobs(build_defs(config_path, reporter=Reporter()).resolve_job_def)
         self._config = load_config(config_path)
         self._stamps: Mapping[str, object] = {}
         self._tried: dict[str, str] = {}

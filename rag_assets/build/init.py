@@ -29,7 +29,7 @@ from rag_assets.sources.confluence.client import in_path
 from rag_assets.sources.confluence.listing import DETAILS, LIST_LIMIT, SpaceScope, counted, list_ids
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
-from rag_assets.sources.sites.trees import opened_tree
+from rag_assets.sources.sites.site import opened_tree
 from rag_assets.steps.readers import clauses, grants_of, in_words, space_readers
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.store import rewrite, write_bytes

@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,13 @@ from rag_serving.text.marks import Fence
 FILE = "contexts.sqlite"
 SEAL_PURPOSE = "contexts"
 _VERSION = 3
-_ADDED = ("length REAL", "relevance REAL", "coherence REAL", "specificity REAL", "place TEXT")
 _SCHEMA = """
 CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, model TEXT NOT NULL,
     context TEXT NOT NULL, quality REAL NOT NULL, issues TEXT NOT NULL, tokens_in INTEGER NOT NULL,
-    tokens_out INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID
+    tokens_out INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, made_at REAL NOT NULL, length REAL, relevance REAL,
+    coherence REAL, specificity REAL, place TEXT, seal BLOB) WITHOUT ROWID;
+CREATE INDEX places ON contexts (place)
 """
-_UPGRADE = ";".join(
-    [*(f"ALTER TABLE contexts ADD COLUMN {column}" for column in _ADDED), "CREATE INDEX places ON contexts (place)"]
-)
-_SEALS = "ALTER TABLE contexts ADD COLUMN seal BLOB"
 _COLUMNS = "prompt_version, model, context, quality, issues, tokens_in, tokens_out, tokens_cached, made_at"
 _MADE_AT = 10  # of an entry: key, place, and the columns above
 _SCORES = "length, relevance, coherence, specificity"
@@ -71,7 +68,7 @@ class ContextCache:
         self.path = folder / FILE
         self.models = models
         self._seal = seal
-        self._file = ContentCache(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
+        self._file = ContentCache(self.path, _SCHEMA, _VERSION)
 
     def lookup(self, keys: Sequence[str]) -> dict[str, WrittenContext]:
         """Return the contexts of these passages, whatever prompt they were written by. Raises ModelError: the file
@@ -255,16 +252,9 @@ def known_contexts(cache: ContextCache, documents: Sequence[ContextDocument]) ->
         for key, (passage, document) in missing.items()
         if passage.place in places and not inventions(places[passage.place].text, f"{passage.text}\n{document.text}")
     }
-    bare = [key for key, context in known.items() if context.scores is None]
-    texts = [known[key].text for key in bare]
-    of = [passages[key] for key in bare]
-    scores = score_contexts(texts, [passage.text for passage, _ in of], [document.text for _, document in of])
-    changed = renamed | {
-        key: replace(known[key], scores=score.components) for key, score in zip(bare, scores, strict=True)
-    }
-    if changed:
-        cache.remember(changed, {key: passages[key][0].place for key in changed})
-    return {**known, **changed}
+    if renamed:
+        cache.remember(renamed, {key: passages[key][0].place for key in renamed})
+    return {**known, **renamed}
 
 
 COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight
@@ -290,8 +280,6 @@ class Contexts:
 
 @dataclass
 class _Best:
-    """The best answer about one passage so far."""
-
     text: str = ""
     score: QualityScore | None = None
     by: ModelName = NOBODY
@@ -313,8 +301,6 @@ class _Best:
 
 @dataclass
 class _TokensSpent:
-    """Tokens of all calls about the same passages."""
-
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0

@@ -19,8 +19,15 @@ from rag_assets.parsing.worker import result_of
 from rag_assets.steps.files.composed import GROUP, SCANNED, is_installed_now, lack, missing_extra
 from rag_assets.steps.files.file_text import FileError, FileText, file_text
 from rag_assets.steps.files.records import MODULES, OcrPage, PagesDone
-from rag_assets.steps.formats.blocks import Content, blocks_body, blocks_content, content_of_json
-from rag_assets.steps.formats.budget import Budget, noted, without_note
+from rag_assets.steps.formats.blocks import (
+    Budget,
+    Content,
+    blocks_body,
+    blocks_content,
+    content_of_json,
+    noted,
+    without_note,
+)
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.html import ExportedIndex, ExportedPage, exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader, Properties
@@ -182,12 +189,9 @@ class LimitedReader:
         pages_done: PagesDone | None = None,
         recognized: Mapping[int, OcrPage] | None = None,
     ) -> FileText:
-        """Return the text of a file; see `file_text`. `recognized`: the OCR text of its pages.
-
-        Raises:
-            FileError: it cannot be read, takes too much, or its plug-in is not installed.
-            ImportError: the reader of its kind is not installed; `name` is the module's.
-        """
+        """Return the text of a file; see `file_text`. `recognized`: the OCR text of its pages. Raises FileError: it
+        cannot be read, takes too much, or its plug-in is not installed. Raises ImportError: the reader of its kind is
+        not installed; `name` is the module's."""
         kind = _kind(name, content)
         if len(content) <= HERE_MAX and kind in _HERE:
             return file_text(name, content, self._budget)

@@ -8,8 +8,7 @@ from typing import IO, Any
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
-from rag_assets.steps.formats.blocks import content_to_json
-from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.blocks import Budget, content_to_json
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.html import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
@@ -38,12 +37,8 @@ def outcome(limits: Limits, requests: IO[bytes], work: Callable[[], Any]) -> dic
 
 
 def result_of(facts: Mapping[str, Any], limits: Limits) -> Any:
-    """Return an answer's result.
-
-    Raises:
-        ParseError: it has none, with its reason.
-        ImportError: the document's reader is not installed; `name` is the module's.
-    """
+    """Return an answer's result. Raises ParseError: it has none, with its reason. Raises ImportError: the document's
+    reader is not installed; `name` is the module's."""
     if facts.get("memory"):
         raise ParseError(limits.too_large())
     if missing := facts.get("missing"):

@@ -177,7 +177,6 @@ def is_sorted(order: pa.Array) -> bool:
 
 
 def _first_infinite(vectors: Vectors) -> int | None:
-    """Return the first vector that is not of finite numbers."""
     for start in range(0, len(vectors), _BLOCK):
         finite = np.isfinite(vectors[start : start + _BLOCK])
         let_go(vectors)

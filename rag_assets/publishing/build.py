@@ -25,8 +25,14 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing import arrange, shard_writer
-from rag_assets.publishing.keyword_writer import COLUMNS, EarlierKeywords, write_keyword_index
-from rag_assets.publishing.lexical_writer import EarlierLexical, Progress, build_lexical
+from rag_assets.publishing.lexical_writer import (
+    COLUMNS,
+    EarlierKeywords,
+    EarlierLexical,
+    Progress,
+    build_lexical,
+    write_keyword_index,
+)
 from rag_assets.publishing.passage_vectors import Embed, build_sentences, count_vectors, vectors_at
 from rag_assets.publishing.posting_lists import KeptRows, find_kept_rows
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
@@ -94,7 +100,7 @@ def write_lexical(store: Store, tenant: str, folder: Path, table: pa.Table, prog
 
 
 def write_keywords(store: Store, tenant: str, folder: Path, table: pa.Table) -> None:
-    """Run `keyword_writer.write_keyword_index`, reusing parts of the published generation."""
+    """Run `lexical_writer.write_keyword_index`, reusing parts of the published generation."""
     formats = {"keyword": keyword_tables.FORMAT}
     if (files := _Published.open(store, tenant, _SCHEMAS, formats)) and (kept := files.kept(table, COLUMNS)):
         words, rows, pages = (table_of(files.contents[name], files.folder / name, _SCHEMAS[name]) for name in _SCHEMAS)
@@ -217,11 +223,8 @@ def build_dense(
     """Build the shards whose content is new.
 
     `chunks`: GENERATION_CHUNKS in any order; column `shard` is filled here. `vectors` [vectors, d]: L2-normalized, row
-    by row those named in `chunks`. `embedder`: name of their model.
-
-    Raises:
-        BuildError: chunks and vectors do not fit together, or a part of them is too large for a file.
-        DenseError: Chroma cannot be used.
+    by row those named in `chunks`. `embedder`: name of their model. Raises BuildError: chunks and vectors do not fit
+    together, or a part of them is too large for a file. Raises DenseError: Chroma cannot be used.
     """
     table, vectors = arrange.arranged(chunks, vectors)
     borders = arrange.part_borders(table, config.indexing.max_part_chunks)
@@ -288,7 +291,7 @@ def commit_generation(
                     "model": config.context.model,
                     "levels": dict(context_levels or {}),
                 },
-                "lexical": _bm25(),
+                "lexical": {"k1": lexical.K1, "b": lexical.B, "method": lexical.METHOD},
                 "dense": _hnsw(),
             },
             files={name: one.facts for name, one in files.items()},
@@ -381,10 +384,6 @@ def _hnsw() -> dict[str, int]:
         "ef_search": shard_writer.EF_SEARCH,
         "max_neighbors": shard_writer.MAX_NEIGHBORS,
     }
-
-
-def _bm25() -> dict[str, float | str]:
-    return {"k1": lexical.K1, "b": lexical.B, "method": lexical.METHOD}
 
 
 def _content_facts(

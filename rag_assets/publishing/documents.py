@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.sources.base import ORIGINALS_FOLDER, remove_unnamed
-from rag_assets.sources.documents.inbox import StateWriter
+from rag_assets.sources.documents.folder import StateWriter
 from rag_serving.artifacts.contents import KnownDigests, sized_stamp
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import ORIGINALS, PAGES
@@ -47,12 +47,8 @@ def remove_unnamed_originals(store: Store, tenant: str, generations: Collection[
     the files of one of them are unknown, and nothing was removed."""
     folders = [store.generation(tenant, name) for name in generations]
     workspace = BuildWorkspace.of(store, tenant).originals_folder
-    named = {digest for folder in (*folders, workspace) for digest in _named(folder / FILE)}
-    return remove_unnamed(store.originals(tenant), named)
-
-
-def _named(path: Path) -> list[str]:
-    return map_table(path, ORIGINALS)["sha256"].to_pylist() if path.exists() else []
+    tables = [map_table(path, ORIGINALS) for folder in (*folders, workspace) if (path := folder / FILE).exists()]
+    return remove_unnamed(store.originals(tenant), {digest for one in tables for digest in one["sha256"].to_pylist()})
 
 
 def page_versions(chunks: pa.Table) -> Iterator[tuple[str, int]]:

@@ -112,12 +112,9 @@ def publish_narrowed(config: Config, tenant: str, run: str | None = None) -> str
     for it. Nobody ever may read more by it. A page that is gone, or whose source is, is one that nobody may read, until
     a build leaves it out. Graphs of Chroma are not made again: without them search is exact.
 
-    Nothing is done, and None returned, if nobody lost access. `run`: its steps may write meanwhile.
-
-    Raises:
-        LockedError: another build is at it.
-        StoreError: the published generation is damaged.
-        RemoteError, ObjectHomeError: the database of `index`, or the store of a shared home, cannot take it.
+    Nothing is done, and None returned, if nobody lost access. `run`: its steps may write meanwhile. Raises LockedError:
+    another build is at it. Raises StoreError: the published generation is damaged. Raises RemoteError, ObjectHomeError:
+    the database of `index`, or the store of a shared home, cannot take it.
     """
     store = Store(config.home)
     with locked(config, store.tenant(tenant), WAIT_S, run, "narrow_readers" if run else None):
@@ -285,13 +282,10 @@ class Pruned:
 def publish(
     store: Store, tenant: str, generation_id: str, config: Config, gates: Sequence[CheckResult] = ()
 ) -> PublishOutcome:
-    """Point `current` at a generation that passed `check_generation` and every further gate.
-
-    Raises:
-        PublishError: it was not checked, or a check failed; `current` is unchanged. StoreError: the generation cannot
-            be opened; `current` is unchanged.
-        RemoteError: the database of `index` cannot take it; it answers from what it had, and `current` is as it was.
-    """
+    """Point `current` at a generation that passed `check_generation` and every further gate. Raises PublishError: it
+    was not checked, or a check failed; `current` is unchanged. Raises StoreError: the generation cannot be opened;
+    `current` is unchanged. Raises RemoteError: the database of `index` cannot take it; it answers from what it had, and
+    `current` is as it was."""
     failed = [
         f"{check.name}: {check.detail}"
         for check in (*_verdict(store, tenant, generation_id), *gates)

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from rag_assets.publishing.build import shard_content
 from rag_assets.publishing.documents import restore_originals
-from rag_assets.publishing.keyword_writer import write_keyword_index
-from rag_assets.publishing.lexical_writer import build_lexical
+from rag_assets.publishing.lexical_writer import build_lexical, write_keyword_index
 from rag_assets.publishing.passage_vectors import SentencesPart, vectors_at, write_sentences
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.workspace import load_vectors, save_codes, save_vectors, write_page_readers
@@ -98,7 +97,6 @@ def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Rep
 
 
 def _restore_files(store: Store, tenant: str, manifest: Manifest) -> list[str]:
-    """Restore files of the folder; returns their names."""
     parts = _Parts(store, tenant, manifest)
     if not parts.wanted:
         return []

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_assets.publishing.keyword_writer import write_keyword_index
+from rag_assets.publishing.lexical_writer import write_keyword_index
 from rag_serving.artifacts.contents import KnownDigests, Stamp, is_settled, let_go, map_file, stamp_of
 from rag_serving.artifacts.manifest import FILE, KEY_PURPOSE, FileFacts, Manifest, PartSize, file_facts, id_of
 from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, ORIGINALS, PAGE_FACTS, PAGE_READERS
@@ -267,11 +267,8 @@ class BuildWorkspace:
         remove_folder(self.folder / _SENTENCES)
 
     def has_sentences(self, chunk_ids: Sequence[str], embedder: str) -> bool:
-        """Return whether there are sentence vectors.
-
-        Raises:
-            StoreError: they are of other chunks, or of another model.
-        """
+        """Return whether there are sentence vectors. Raises StoreError: they are of other chunks, or of another
+        model."""
         if not (self.folder / _SENTENCES).is_dir():
             return False
         if read_json(self.folder / _SENTENCES / _MADE_OF) != {"chunks": list(chunk_ids), "embedder": embedder}:

@@ -58,7 +58,7 @@ def _documents(key: str, settings: source_kinds.Files, folder: Path, reading: Do
         from rag_assets.sources.documents.folder import DocumentFolder
 
         return DocumentFolder(key, settings, reading)
-    from rag_assets.sources.documents.inbox import InboxSource
+    from rag_assets.sources.documents.folder import InboxSource
     from rag_serving.documents.inbox import Inbox
 
     return InboxSource(key, settings, Inbox(key, settings, folder), reading)

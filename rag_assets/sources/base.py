@@ -198,16 +198,10 @@ class Source(Protocol):
         ...
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Read the source, reusing unchanged pages.
-
-        Args:
-            previous: the PAGES table of the last complete sync, None for the first.
-            state: `SyncResult.state` of that sync, empty for the first; empty beside `previous` reads everything anew.
-            progress: called with (done, in all) while pages are read.
-
-        Raises:
-            SourceError: nothing is known about the whole, so everything stays as it is.
-        """
+        """Read the source, reusing unchanged pages. `previous`: the PAGES table of the last complete sync, None for the
+        first. `state`: `SyncResult.state` of that sync, empty for the first; empty beside `previous` reads everything
+        anew. `progress`: called with (done, in all) while pages are read. Raises SourceError: nothing is known about
+        the whole, so everything stays as it is."""
         ...
 
 
@@ -238,10 +232,8 @@ def finish(
     """Return a complete sync as a result; the same pages give the same table.
 
     `settings` limit deletions: None if people delete their own, or other pages are read than before. `unseen` are
-    excluded ids that count as gone, with the reason; `files` and `is_confirmed` those of `doubtful_loss`.
-
-    Raises:
-        SourceError: the sync may have seen less than there is, so nothing is deleted.
+    excluded ids that count as gone, with the reason; `files` and `is_confirmed` those of `doubtful_loss`. Raises
+    SourceError: the sync may have seen less than there is, so nothing is deleted.
     """
     excluded, failures = tuple(sorted(excluded)), tuple(sorted(failures))
     there = (rows.keys() | dict(failures).keys() | dict(excluded).keys()) - unseen.keys()
@@ -278,6 +270,16 @@ def refuse_loss(
             f"source {key!r} lacks {lost} that it had{why}; nothing was deleted. If they were deleted on purpose, set "
             f"sources.{key}.max_deleted_share to 1 for one build"
         )
+
+
+def open_to(key: str) -> str:
+    return f"set sources.{key}.readers to everyone or to a list of group:NAME and user:NAME"
+
+
+def closed_notes(settings: SourceBase, key: str, why: str) -> list[str]:
+    """Return a note where nobody can read a source, because it does not say itself who may."""
+    closed = settings.readers == "from_source"
+    return [f"{why}, so nobody can read source {key!r}; {open_to(key)}"] if closed else []
 
 
 _EMPTY: Row = dict.fromkeys(PAGES.optional)

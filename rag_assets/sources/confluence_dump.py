@@ -17,11 +17,22 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.attachments import Attached, attachment_rows
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
+from rag_assets.sources.base import (
+    Progress,
+    Row,
+    SourceError,
+    SyncResult,
+    closed_notes,
+    digest,
+    finish,
+    rows_by_id,
+    settings_digest,
+)
 from rag_assets.sources.envelope import (
+    Attached,
     EnvelopeError,
     Origin,
+    attachment_rows,
     exclusion_of,
     load_envelope,
     page_id_of,
@@ -126,18 +137,19 @@ def opened(path: Path, what: str) -> zipfile.ZipFile:
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return the bytes of a file in a zip; raises EnvelopeError if they cannot be had, or are more than
     MAX_FILE_BYTES."""
-    if is_link(entry):
+    return _within_limit(unpacked(archive, entry, MAX_FILE_BYTES))
+
+
+def unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> bytes:
+    """Return the bytes of a file in a zip, one more than the limit at most: the zip's sizes need not be true. Raises
+    EnvelopeError: they cannot be had."""
+    if stat.S_ISLNK(entry.external_attr >> 16):
         raise EnvelopeError("the file is a link")
     try:
         with archive.open(entry) as stream:
-            return _within_limit(stream.read(MAX_FILE_BYTES + 1))
+            return stream.read(limit + 1)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise EnvelopeError(f"the file cannot be unpacked: {error}") from None
-
-
-def is_link(entry: zipfile.ZipInfo) -> bool:
-    """Return whether an entry of a zip is a symbolic link; its bytes are the target."""
-    return stat.S_ISLNK(entry.external_attr >> 16)
 
 
 def _within_limit(content: bytes) -> bytes:
@@ -153,8 +165,6 @@ def _is_hidden(name: str) -> bool:
 
 @dataclass
 class _DumpContent:
-    """The data in a dump's files."""
-
     rows: dict[str, Row] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)
     newest: dict[str, tuple[int, str]] = field(default_factory=dict)  # page id -> version, file name
@@ -213,7 +223,7 @@ class ConfluenceDumpSource:
             excluded=[*reading.excluded.items(), *reading.repeated, *attached.excluded.items()],
             failures=[*failures.items(), *attached.failures.items()],
             hidden=[(page_id, why) for page_id, why in effective.hidden.items() if page_id in reading.rows],
-            notes=self._notes(),
+            notes=closed_notes(self._settings, self.key, "a dump does not say who may read the space"),
             origins=effective.origins,
             state={"files": reading.files, "fingerprint": self._fingerprint(reading.digests)},
         )
@@ -298,14 +308,6 @@ class ConfluenceDumpSource:
         space = space_readers(self._settings.readers)
         unknown = NOBODY if reading.carries_restrictions else EVERYONE
         return effective_readers(reading.grants, space, unsaid=unknown, missing=unknown)
-
-    def _notes(self) -> list[str]:
-        if self._settings.readers != "from_source":
-            return []
-        return [
-            f"a dump does not say who may read the space, so nobody can read source {self.key!r}; "
-            f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
-        ]
 
 
 def _content(file: DumpFile) -> bytes | EnvelopeError:

@@ -23,10 +23,30 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.attachments import Attached, Comment, attachment_rows, comments_row, moment_of
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
-from rag_assets.sources.confluence_dump import MAX_ARCHIVE_BYTES, is_link, opened, read_entry
-from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
+from rag_assets.sources.base import (
+    Progress,
+    Row,
+    SourceError,
+    SyncResult,
+    closed_notes,
+    digest,
+    finish,
+    rows_by_id,
+    settings_digest,
+)
+from rag_assets.sources.confluence_dump import MAX_ARCHIVE_BYTES, opened, read_entry, unpacked
+from rag_assets.sources.envelope import (
+    Attached,
+    Comment,
+    EnvelopeError,
+    Origin,
+    attachment_rows,
+    comments_row,
+    content_hash,
+    exclusion_of,
+    moment_of,
+    row_of,
+)
 from rag_assets.sources.exported_space import (
     BODIES,
     DETAILS,
@@ -166,19 +186,15 @@ def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Set
         page_id = one.ref("containerContent", "content")
         if page_id in space.contents and one.text("contentStatus") in ("current", ""):
             name = one.text("title", "fileName")
-            path = f"attachments/{page_id}/{one.id}/{number_of(one) or 1}"
-            try:
-                size: int | None = archive.getinfo(path).file_size
-            except KeyError:
-                size = None
+            entry = archive.NameToInfo.get(f"attachments/{page_id}/{one.id}/{number_of(one) or 1}")
             yield Attached(
                 id=one.id,
                 page_id=f"{settings.id_prefix}{page_id}",
                 name=name,
-                read=partial(_bytes_of, archive, path, settings.max_file_bytes),
+                read=partial(_bytes_of, archive, entry, settings.max_file_bytes),
                 version=number_of(one),
                 updated_at=moment_of(space.moment(one)),
-                size=size,
+                size=entry.file_size if entry else None,
                 url=f"{settings.base_url.rstrip('/')}/download/attachments/{page_id}/{quote(name, safe='')}",
             )
 
@@ -196,17 +212,10 @@ def comment_rows(
     return {row["page_id"]: row for row in rows if row}
 
 
-def _bytes_of(archive: zipfile.ZipFile, path: str, limit: int) -> bytes:
-    """Return a file's bytes, one more than the limit at most: the zip's sizes need not be true."""
-    try:
-        if is_link(archive.getinfo(path)):
-            raise EnvelopeError(f"{path} is a link")
-        with archive.open(path) as stream:
-            return stream.read(limit + 1)
-    except KeyError:
-        raise EnvelopeError(f"{path} is not in the export; export the space with attachments") from None
-    except (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise EnvelopeError(f"{path} cannot be unpacked: {error}") from None
+def _bytes_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, limit: int) -> bytes:
+    if entry is None:
+        raise EnvelopeError("it is not in the export; export the space with attachments")
+    return unpacked(archive, entry, limit)
 
 
 _ENTITIES = "entities.xml"
@@ -304,16 +313,11 @@ class ConfluenceExportSource:
         )
 
     def _html_notes(self) -> list[str]:
-        where, notes = f"sources.{self.key}", []
-        if self.settings.readers == "from_source":
-            notes.append(
-                "HTML does not say who may read the space, so nobody can read it; "
-                f"set {where}.readers to everyone or to a list of group:NAME and user:NAME"
-            )
+        notes = closed_notes(self.settings, self.key, "HTML does not say who may read the space")
         if not self.settings.unrestricted:
             notes.append(
                 "HTML does not say which pages are restricted, so all are hidden; export the space as XML, or, if none "
-                f"of them is restricted, set {where}.unrestricted to true"
+                f"of them is restricted, set sources.{self.key}.unrestricted to true"
             )
         if self.settings.comments:
             notes.append("comments are read from XML only; export the space as XML")
@@ -375,16 +379,10 @@ class ConfluenceExportSource:
             reading.failures[page_id] = str(error)
 
     def _readers(self, space: ExportedSpace) -> tuple[EffectiveReaders, list[str]]:
-        setting = self.settings.readers
-        readers = space_readers(setting, space.permissions())
-        notes = []
-        if readers == NOBODY and setting == "from_source":
-            notes.append(
-                f"the export names nobody who may view the space, so nobody can read source {self.key!r}; "
-                f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
-            )
+        readers = space_readers(self.settings.readers, space.permissions())
+        notes = closed_notes(self.settings, self.key, "the export names nobody who may view the space")
         grants = {page_id: space.grants(content) for page_id, content in space.contents.items()}
-        return effective_readers(grants, readers, unsaid=EVERYONE, missing=NOBODY), notes
+        return effective_readers(grants, readers, unsaid=EVERYONE, missing=NOBODY), notes if readers == NOBODY else []
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:

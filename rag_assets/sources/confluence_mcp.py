@@ -14,7 +14,17 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
+from rag_assets.sources.base import (
+    Progress,
+    Row,
+    SourceError,
+    SyncResult,
+    closed_notes,
+    digest,
+    finish,
+    rows_by_id,
+    settings_digest,
+)
 from rag_assets.sources.envelope import (
     EnvelopeError,
     Origin,
@@ -258,7 +268,8 @@ def open_tools(settings: Settings) -> Iterator[McpTools]:
         except SourceError:
             raise
         except Exception as error:
-            raise SourceError(f"the MCP server {_where(settings)} cannot be reached: {_reason(error)}") from None
+            where = " ".join(settings.command) if settings.command else str(settings.url)
+            raise SourceError(f"the MCP server {where} cannot be reached: {_reason(error)}") from None
         try:
             yield McpTools(portal, client, _offered(portal, client), settings.timeout_s)
         finally:
@@ -274,7 +285,6 @@ def _close(connection: Any) -> None:
 
 
 def _server(settings: Settings) -> Any:
-    """Return the target of `mcp.Client`."""
     if settings.command:
         from mcp import StdioServerParameters
 
@@ -316,10 +326,6 @@ def _secret(name: str) -> str:
     if not value:
         raise SourceError(f"environment variable {name} is not set; the MCP server needs it")
     return value
-
-
-def _where(settings: Settings) -> str:
-    return " ".join(settings.command) if settings.command else str(settings.url)
 
 
 def _reason(error: BaseException) -> str:
@@ -367,7 +373,8 @@ class ConfluenceMcpSource:
         prefix = self._settings.id_prefix
         before = {page_id.removeprefix(prefix): row for page_id, row in known.items()}
         identity = digest(settings_digest(self.key, self._settings), _CHECKS)
-        own = {one: row for one, row in before.items() if self._is_of_space(row)}
+        space = self._settings.space.casefold()
+        own = {one: row for one, row in before.items() if row["space"].casefold() == space}
         reusable = own if state.get("identity") == identity else {}
         reading = _SpaceContent()
         with open_tools(self._settings) as tools:
@@ -519,9 +526,6 @@ class ConfluenceMcpSource:
                 reading.grants[page_id] = Grants(tuple(above), row["readers"])
                 reading.failures[page_id] += "; its last version stays"
 
-    def _is_of_space(self, row: Row) -> bool:
-        return bool(row["space"].casefold() == self._settings.space.casefold())
-
     def _space_notes(self, reading: _SpaceContent) -> list[str]:
         if not reading.not_of_space:
             return []
@@ -532,12 +536,8 @@ class ConfluenceMcpSource:
         ]
 
     def _notes(self, tools: McpTools) -> list[str]:
-        settings, notes = self._settings, []
-        if settings.readers == "from_source":
-            notes.append(
-                f"an MCP server does not say who may read the space, so nobody can read source {self.key!r}; "
-                f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
-            )
+        settings = self._settings
+        notes = closed_notes(settings, self.key, "an MCP server does not say who may read the space")
         if (tool := settings.tool("restrictions")) not in tools.names and not settings.unrestricted:
             notes.append(
                 f"the server has no tool {tool!r}, so pages that come without restrictions are "

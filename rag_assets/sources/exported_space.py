@@ -51,10 +51,8 @@ def entities(stream: IO[bytes], kinds: Collection[str]) -> Iterator[Entity]:
     """Yield the objects of these classes in the order of the file; one object is in memory at a time.
 
     A document type is refused, so there are no entities to expand and nothing to fetch. Control characters, which
-    Confluence writes and XML forbids, are left out.
-
-    Raises:
-        SourceError: this is not such a file, it is cut or broken, or one object is larger than MAX_OBJECT_BYTES.
+    Confluence writes and XML forbids, are left out. Raises SourceError: this is not such a file, it is cut or broken,
+    or one object is larger than MAX_OBJECT_BYTES.
     """
     from lxml import etree
 

@@ -13,14 +13,15 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from rag_assets.sources import open_source
-from rag_assets.sources.base import SourceError
+from rag_assets.sources.base import SourceError, open_to
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
 from rag_assets.sources.confluence.listing import DETAILS
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence.transport import AccessRefused
 from rag_assets.sources.confluence_dump import dump_files, opened
 from rag_assets.sources.confluence_mcp import McpTools, ToolError, listed_of, named_spaces, open_tools, results_of
-from rag_assets.sources.sites.trees import opened_tree
+from rag_assets.sources.documents.document_pages import CLOSED
+from rag_assets.sources.sites.site import opened_tree
 from rag_assets.steps.files.composed import missing_extra
 from rag_assets.steps.readers import space_readers
 from rag_serving.access.principals import NOBODY
@@ -92,7 +93,7 @@ def _(settings: source_kinds.Confluence, key: str) -> Reach:
         if settings.readers == "from_source":
             if space_readers("from_source", space.get("permissions")) == NOBODY:
                 detail = f"{', '.join(met)}, but who may read it cannot be read: nobody could read its pages"
-                return Reach("fail", detail, _open_to(key, "let the account see the space's permissions"))
+                return Reach("fail", detail, f"let the account see the space's permissions, or {open_to(key)}")
             met.append("its permissions can be read")
         return _pages(client, settings, key, met) if is_told else Reach("ok", ", ".join(met))
 
@@ -133,19 +134,14 @@ def _(settings: source_kinds.Files, key: str) -> Reach:
     elif lacking := sorted({kind for name in names if (kind := kind_by_name(name)) and missing_extra(kind)}):
         mend = f"install {missing_extra(lacking[0])} here, or they fail"
         found = Reach("warn", f"{found.detail}; those of kind {', '.join(lacking)} cannot be read", mend)
-    return _unless_closed(found, key, settings, "files do not say who may read them")
+    return _unless_closed(found, key, settings, CLOSED)
 
 
 def _unless_closed(result: Reach, key: str, settings: source_kinds.SourceBase, why: str) -> Reach:
     """`readers: from_source` where the source does not say it: everything is hidden from everybody."""
     if settings.readers != "from_source":
         return result
-    return Reach("fail", f"{result.detail}; {why}, so nobody can read its pages", _open_to(key))
-
-
-def _open_to(key: str, first: str = "") -> str:
-    way = f"set sources.{key}.readers to everyone or to a list of group:NAME and user:NAME"
-    return f"{first}, or {way}" if first else way
+    return Reach("fail", f"{result.detail}; {why}, so nobody can read its pages", open_to(key))
 
 
 def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str) -> tuple[dict[str, Any], bool]:

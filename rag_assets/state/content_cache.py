@@ -30,14 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class ContentCache:
-    """The file at a path, with the tables of one schema version. `upgrades` are the statements that lead from an older
-    version to the next one, where what the file has is worth it."""
+    """The file at a path, with the tables of one schema version."""
 
-    def __init__(self, path: Path, schema: str, version: int, upgrades: Mapping[int, str] | None = None) -> None:
-        self.path = path
-        self._schema = schema
-        self._version = version
-        self._upgrades = upgrades or {}
+    def __init__(self, path: Path, schema: str, version: int) -> None:
+        self.path, self._schema, self._version = path, schema, version
 
     def run(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
         """Return the result of `work`, whose changes are stored together; `otherwise` if the file is damaged. A damaged
@@ -84,20 +80,13 @@ class ContentCache:
         with database:
             database.execute("BEGIN IMMEDIATE")
             version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
-            for script in self._scripts(version):
-                for statement in filter(str.strip, script.split(";")):
+            if version == 0:
+                for statement in filter(str.strip, self._schema.split(";")):
                     database.execute(statement)
                 version = self._version
             database.execute(f"PRAGMA user_version = {version}")
         if version != self._version:
             raise _OtherVersionError(f"it has version {version}, this program uses {self._version}")
-
-    def _scripts(self, version: int) -> list[str]:
-        """Return the migrations from a file's version to this program's; empty if there is no way."""
-        if version == 0:
-            return [self._schema]
-        steps = range(version, self._version)
-        return [self._upgrades[step] for step in steps] if all(step in self._upgrades for step in steps) else []
 
 
 class _OtherVersionError(sqlite3.DatabaseError):
@@ -251,10 +240,8 @@ class VectorCache:
         texts to be written.
 
         `progress` also receives the finished share of the characters: a text takes as long as it is. `pages`: the page
-        of each text, for the observer; a repeated text counts for the first one.
-
-        Raises:
-            ModelError: the model fails, is another than this cache's, or the file cannot be written.
+        of each text, for the observer; a repeated text counts for the first one. Raises ModelError: the model fails, is
+        another than this cache's, or the file cannot be written.
         """
         if embedder.name != self.model:
             raise ModelError(f"vectors of {self.model!r} are asked of {embedder.name!r}; open the cache for that model")

@@ -126,11 +126,8 @@ def locked(
     """Lock a folder of the home, against other processes of this machine and, if the home is shared, other machines.
 
     `run`: the id of the run whose step this is; `shared_as`: the step's name, if other steps of its run may write other
-    files there meanwhile. On other machines they wait for each other.
-
-    Raises:
-        LockedError: somebody else still has it after `wait_s` seconds.
-        ObjectHomeError: the store of a shared home cannot be used.
+    files there meanwhile. On other machines they wait for each other. Raises LockedError: somebody else still has it
+    after `wait_s` seconds. Raises ObjectHomeError: the store of a shared home cannot be used.
     """
     is_remote = bool(config.object_store.url)
     patient_s = RUN_WAIT_S if run and is_remote else wait_s  # a lease does not say whose run has it
@@ -165,7 +162,10 @@ class _LockPatience:
             self._has_told = True
             _log.warning("waits until process %s, of the same run, has written %s", holder, self._path.parent)
         if time.monotonic() - self._began >= (RUN_WAIT_S if is_own_run else self._wait_s):
-            raise LockedError(_refusal(holder or "unknown", self._path.parent))
+            raise LockedError(
+                f"another build (process {holder or 'unknown'}) writes to {self._path.parent}; "
+                "wait until it has ended, or stop it"
+            )
 
 
 @contextmanager
@@ -213,7 +213,3 @@ def _locked(number: int, kind: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _refusal(holder: str, folder: Path) -> str:
-    return f"another build (process {holder}) writes to {folder}; wait until it has ended, or stop it"

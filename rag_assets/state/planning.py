@@ -253,10 +253,10 @@ class PublishRequests:
     memory: Mapping[str, PublishAttempt]
 
 
-def sources_to_ingest(sources: Iterable[SourceFacts], only: Collection[str] = (), full: bool = False) -> dict[str, str]:
-    """Return the sources whose tables differ from a sync's result now, each with the reason. `only`: keys to look at,
-    empty: all; `full`: ingest even what has not changed."""
-    due = {facts.key: _ingest_reason(facts, full) for facts in sources if not only or facts.key in only}
+def sources_to_ingest(sources: Iterable[SourceFacts], full: bool = False) -> dict[str, str]:
+    """Return the sources whose tables differ from a sync's result now, each with the reason. `full`: ingest even what
+    has not changed."""
+    due = {facts.key: _ingest_reason(facts, full) for facts in sources}
     return {key: reason for key, reason in due.items() if reason is not None}
 
 
@@ -324,16 +324,10 @@ def publish_requests(
 
     A tenant is started once for the same inputs, and again after RETRY_SECONDS when that did not publish them. It waits
     for syncs in flight, so that two sources synced in the same minute are published once, but no longer than
-    QUIET_SECONDS: a source that is always syncing must not starve the others.
-
-    Args:
-        wanted: per tenant the digest of its present inputs.
-        published: per tenant the digest in the published manifest.
-        publishing: tenants with a publish run in flight.
-        syncing: tenants with an ingest run in flight.
-        memory: of the last tick.
-        now: seconds since the epoch.
-        never_started: tenants whose last run was requested and does not exist; that is no try.
+    QUIET_SECONDS: a source that is always syncing must not starve the others. `wanted`: per tenant the digest of its
+    present inputs. `published`: per tenant the digest in the published manifest. `publishing`: tenants with a publish
+    run in flight. `syncing`: tenants with an ingest run in flight. `memory`: of the last tick. `now`: seconds since the
+    epoch. `never_started`: tenants whose last run was requested and does not exist; that is no try.
     """
     start: dict[str, str] = {}
     skipped: dict[str, str] = {}

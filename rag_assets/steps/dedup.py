@@ -209,7 +209,6 @@ def bands_of(threshold: float) -> tuple[int, int]:
 
 
 def _digest(text: str, size: int) -> int:
-    """Return a text as a number of so many bytes."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest(), "little")
 
 
@@ -236,13 +235,8 @@ def scope_of(dropped: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
 
 
 def find_duplicates(chunks: pa.Table, known: Fingerprints, threshold: float) -> pa.Table:
-    """Return rows of DEDUP_MAP, by the dropped chunk's place in the table.
-
-    Args:
-        chunks: rows of CHUNKS.
-        known: the fingerprint of each row's text.
-        threshold: Jaccard similarity from which a chunk is a duplicate.
-    """
+    """Return rows of DEDUP_MAP, by the dropped chunk's place in the table. `chunks`: rows of CHUNKS; `known`: the
+    fingerprint of each row's text; `threshold`: Jaccard similarity from which a chunk is a duplicate."""
     facts = chunks.select(_FACTS).to_pylist()
     search = _Search(chunks, known, threshold)
     rows: dict[int, Mapping[str, object]] = {}
@@ -260,11 +254,7 @@ def find_duplicates(chunks: pa.Table, known: Fingerprints, threshold: float) -> 
 
 def without_duplicates(chunks: pa.Table, dedup_map: pa.Table) -> pa.Table:
     """Return the chunks that are kept, as rows of SELECTED_CHUNKS: each knows the places of those dropped for it.
-
-    Args:
-        chunks: rows of CHUNKS and the columns `source` and `kind`.
-        dedup_map: rows of DEDUP_MAP over them.
-    """
+    `chunks`: rows of CHUNKS and the columns `source` and `kind`; `dedup_map`: rows of DEDUP_MAP over them."""
     kept_for = dict(zip(dedup_map["dropped_id"].to_pylist(), dedup_map["kept_id"].to_pylist(), strict=True))
     ids = chunks["chunk_id"].to_pylist()
     dropped = pa.array([chunk_id in kept_for for chunk_id in ids], pa.bool_())

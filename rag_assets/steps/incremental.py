@@ -64,16 +64,10 @@ def update_sections(
     """Return sections and ledger of the pages as they are now.
 
     Pages that show text of others are read each time: their hash covers the text shown, not the page's own, so a change
-    of the other page, of its readers, or of the available pages reaches them at once.
-
-    Args:
-        pages: rows of PAGES.
-        previous: earlier sections, made with the same settings; empty: everything is made again.
-        previous_ledger: the ledger of the same build.
-        max_page_bytes: a larger page is recorded as failed.
-        listed: see `build_sections`.
-        reader: see `build_sections`.
-        cut_before: `SectionsUpdate.cut` of the same build as `previous`.
+    of the other page, of its readers, or of the available pages reaches them at once. `pages`: rows of PAGES.
+    `previous`: earlier sections, made with the same settings; empty: everything is made again. `previous_ledger`: the
+    ledger of the same build. `max_page_bytes`: a larger page is recorded as failed. `listed`: see `build_sections`.
+    `reader`: see `build_sections`. `cut_before`: `SectionsUpdate.cut` of the same build as `previous`.
     """
     reuse = split_unchanged(pages, previous, content_stamp)
     made = build_sections(reuse.changed, max_page_bytes, (pages,), listed, reader)
@@ -96,16 +90,9 @@ def update_chunks(
     size: ChunkSize,
     detect: Detect = lambda _: None,
 ) -> ChunksUpdate:
-    """Return chunks of the pages as they are now.
-
-    Args:
-        sections: rows of SECTIONS.
-        pages: rows of PAGES.
-        previous: earlier chunks, made with the same settings; empty: everything is made again.
-        tokenizer: see `build_chunks`.
-        size: see `build_chunks`.
-        detect: returns the language of a page whose source does not give it.
-    """
+    """Return chunks of the pages as they are now. `sections`: rows of SECTIONS. `pages`: rows of PAGES. `previous`:
+    earlier chunks, made with the same settings; empty: everything is made again. `tokenizer`: see `build_chunks`.
+    `size`: see `build_chunks`. `detect`: returns the language of a page whose source does not give it."""
     reuse = split_unchanged(_restamped(pages, sections), previous, page_stamp)
     cut = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size)
     made = with_languages(cut, detect)
@@ -154,13 +141,9 @@ STAMPED = [
 
 
 def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
-    """Return the previous rows of pages whose stamp is the same, and the pages whose rows must be made again.
-
-    Args:
-        pages: rows of PAGES.
-        previous: the table as it was; rows of one page have one stamp. An empty one makes everything again.
-        stamp: the inputs of a row, read from a row of either table.
-    """
+    """Return the previous rows of pages whose stamp is the same, and the pages whose rows must be made again. `pages`:
+    rows of PAGES. `previous`: the table as it was; rows of one page have one stamp. An empty one makes everything
+    again. `stamp`: the inputs of a row, read from a row of either table."""
     before = _stamps(previous, stamp)
     now = _stamps(pages, stamp)
     unchanged = pa.array([page_id for page_id, value in now.items() if before.get(page_id) == value], pa.string())
@@ -248,14 +231,9 @@ def take_account(
 ) -> CompletenessReport:
     """Account for every enumerated page.
 
-    A page that was read and has no text is excluded as such: it has nothing to search or cite.
-
-    Args:
-        enumerated: ids named by the source in its last sync.
-        sectioned: pages that were read without error.
-        chunked: pages with at least one chunk.
-        excluded: pages left out on purpose, with reasons.
-        failed: pages that could not be read, with reasons.
+    A page that was read and has no text is excluded as such: it has nothing to search or cite. `enumerated`: ids named
+    by the source in its last sync; `sectioned`: pages that were read without error; `chunked`: pages with at least one
+    chunk; `excluded`: pages left out on purpose, with reasons; `failed`: pages that could not be read, with reasons.
     """
     ids, with_chunks = set(enumerated), set(chunked)
     empty = set(sectioned) - with_chunks - excluded.keys() - failed.keys()

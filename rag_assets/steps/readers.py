@@ -116,14 +116,10 @@ def space_readers(setting: SpaceReaders, permissions: object = None) -> str:
 
 
 def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, missing: str) -> EffectiveReaders:
-    """Space readers ∩ own restrictions ∩ those of every ancestor, for each page.
-
-    Args:
-        pages: each page's own restrictions, archived ones included: they still narrow their descendants.
-        space: reader class of the space.
-        unsaid: the readers of a page without a restrictions block at its level: `everyone` or `nobody`.
-        missing: the readers of an ancestor that is not among `pages`: `everyone` or `nobody`.
-    """
+    """Space readers ∩ own restrictions ∩ those of every ancestor, for each page. `pages`: each page's own restrictions,
+    archived ones included: they still narrow their descendants; `space`: reader class of the space; `unsaid`: the
+    readers of a page without a restrictions block at its level: `everyone` or `nobody`; `missing`: the readers of an
+    ancestor that is not among `pages`: `everyone` or `nobody`."""
     readers: dict[str, str] = {}
     hidden: dict[str, str] = {}
     levels: dict[str, tuple[str, str | None]] = {}
@@ -261,17 +257,10 @@ def explain(
     hidden: str | None,
     principal: Principal | None,
 ) -> Explained:
-    """Explain the readers of a page.
-
-    Args:
-        row: its row of PAGES.
-        above: rows of the source's pages by id, of which the page's ancestors are read.
-        origins: written by its sync; None: an older program's sync wrote nothing.
-        source: key of its source.
-        setting: `sources.KEY.readers` as configured now.
-        hidden: why its sync hid it; None: it did not.
-        principal: the one to explain; None: nobody in particular.
-    """
+    """Explain the readers of a page. `row`: its row of PAGES. `above`: rows of the source's pages by id, of which the
+    page's ancestors are read. `origins`: written by its sync; None: an older program's sync wrote nothing. `source`:
+    key of its source. `setting`: `sources.KEY.readers` as configured now. `hidden`: why its sync hid it; None: it did
+    not. `principal`: the one to explain; None: nobody in particular."""
     readers, notes = str(row["readers"]), []
     levels = list(_levels(row, above, origins, source, setting)) if origins else []
     required = {clause for level in levels for clause in clauses_of(level.readers)}

@@ -13,7 +13,7 @@ from support.envelopes import Wiki
 from support.project import Project
 from support.stand_in_collector import Sent, StandInCollector, collector
 
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.traced import TracedReporter, asset_span
 from rag_serving.config.sections import Tracing
 from rag_serving.tracing.exporting import close_tracing, open_tracing
@@ -86,7 +86,7 @@ def test_batches_are_counted_without_gap_and_are_few(
     open_tracing(Tracing(endpoint=collected.url), "test")
     monkeypatch.setattr("rag_assets.traced.BATCH_S", 0.05)
     with span("asset chunks"):
-        advance = TracedReporter(SilentReporter()).track("pages", print)
+        advance = TracedReporter(Reporter()).track("pages", print)
         for done in range(1, 1001):
             advance(done, 1000)
             time.sleep(0.0005)

@@ -11,17 +11,12 @@ import pyarrow as pa
 import pytest
 from model_of_contexts import tables_of
 
-from rag_assets.llm_contexts.writer import FILE, SEAL_PURPOSE, ContextCache, _address, known_contexts
+from rag_assets.llm_contexts.writer import FILE, SEAL_PURPOSE, ContextCache, known_contexts
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import ContextDocument, build_documents
 from rag_serving.artifacts.secret import Seal
 
 MODEL = "ollama/llama3.2"
-FIRST_VERSION = """
-CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, model TEXT NOT NULL,
-    context TEXT NOT NULL, quality REAL NOT NULL, issues TEXT NOT NULL, tokens_in INTEGER NOT NULL,
-    tokens_out INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID
-"""
 
 
 def document(**changes: Any) -> ContextDocument:
@@ -87,28 +82,6 @@ def test_of_two_models_the_first_is_preferred_and_of_two_contexts_the_newest(tmp
     keep(both, titled("A"), written("It tells of replica."))
     assert [context.text for context in known(both, titled("A"))] == ["It tells of replica."]
     assert not known(ContextCache(tmp_path, "ollama/other"), titled("A"))
-
-
-def test_contexts_of_the_first_version_of_the_file_are_kept_and_scored(tmp_path: Path) -> None:
-    passage = titled("Guide").passages[0]
-    with sqlite3.connect(tmp_path / FILE) as database:
-        database.execute(FIRST_VERSION)
-        row = (_address(MODEL, passage.key), 1, MODEL, "It tells of broker setup.", 0.7, "[]", 40, 4, 0, 2.5)
-        database.execute(f"INSERT INTO contexts VALUES ({', '.join('?' * 10)})", row)
-        database.execute("PRAGMA user_version = 1")
-    database.close()
-    cache = ContextCache(tmp_path, MODEL)
-    (context,) = known(cache, titled("Guide"))
-    assert (context.text, context.provider, context.model, context.made_at) == (
-        "It tells of broker setup.",
-        "ollama",
-        "llama3.2",
-        2.5,
-    )
-    assert context.scores is not None
-    assert len(context.scores) == 4
-    assert [path.name for path in tmp_path.glob("*damaged*")] == []
-    assert known(ContextCache(tmp_path, MODEL), titled("Guide again"))  # now it has a place, too
 
 
 def test_a_file_of_a_later_program_is_put_aside(tmp_path: Path) -> None:

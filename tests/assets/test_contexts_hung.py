@@ -6,7 +6,7 @@ from support.envelopes import Wiki
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.build.runner import Runner
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_serving.config.loading import load_config
 
 
@@ -15,7 +15,7 @@ def test_a_hung_model_is_named_on_the_assets_page_and_holds_nothing(wiki: Wiki) 
     server.faults.extend([Fault(hang_s=60)] * 50)
     with served(server):
         wiki.configure(context={"provider": "ollama", "model": MODEL, "base_url": server.url, "timeout_s": 0.5})
-        runner = Runner(load_config(wiki.config_path), wiki.config_path, SilentReporter(), None, False)
+        runner = Runner(load_config(wiki.config_path), wiki.config_path, Reporter(), None, False)
         try:
             for source in ("eng", "ops"):
                 assert runner.run("ingest", source).error is None

@@ -13,11 +13,10 @@ import yaml
 from support.envelopes import Wiki
 
 from rag_assets.definitions import build_defs
-from rag_assets.jobs import why_skipped
 from rag_assets.metadata import column_schema
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
-from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
+from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published, why_skipped
 from rag_serving.artifacts.schema import TABLES
 from rag_serving.config.loading import ConfigError, load_config
 

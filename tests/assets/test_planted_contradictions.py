@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from rag_assets.build.linting import source_corpus
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.steps.contradictions.examination import ExaminedPages, examined
 from rag_serving.config.loading import parse_config
 
@@ -104,7 +104,7 @@ def sample_with(folder: Path, edits: list[tuple[str, str, str]]) -> dict[str, Ex
                 page.write_text(json.dumps(envelope), encoding="utf-8")
         source = {"kind": "confluence_dump", "path": str(folder / space), "tenant": "demo"}
         content = {"home": str(folder / f"home-{space}"), "tenants": {"demo": {}}, "sources": {"docs": source}}
-        spaces[space] = source_corpus(parse_config(content), "docs", SilentReporter())
+        spaces[space] = source_corpus(parse_config(content), "docs", Reporter())
     return spaces
 
 

@@ -23,8 +23,7 @@ from support.stand_in_ragas import answers_ragas
 from evals.evaluation.compare import save_run
 from evals.reports.report import forget_days, reports_folder
 from rag_assets.definitions import build_defs
-from rag_assets.jobs import report_yesterday
-from rag_assets.sensors import report_when_published
+from rag_assets.sensors import report_when_published, report_yesterday
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store, read_json, remove_folder, write_json

@@ -17,7 +17,7 @@ from rag_assets.assets.run_queue import queue_tags
 from rag_assets.build.runner import Runner
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.runs import listed_under
 from rag_serving.config.loading import load_config
 
@@ -110,7 +110,7 @@ def test_runs_of_the_build_command_are_listed_under_their_jobs_and_hold_the_plac
     queue: Queue, wiki: Wiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dg.DagsterInstance, "get", lambda: queue.instance)
-    runner = Runner(load_config(wiki.config_path), wiki.config_path, SilentReporter(), "home", verbose=False)
+    runner = Runner(load_config(wiki.config_path), wiki.config_path, Reporter(), "home", verbose=False)
     runner._exit.pop_all()  # the fixture closes the instance
     assert runner.run("ingest", "eng").error is None
     of_the_job = dg.RunsFilter(job_name="ingest", tags={REPOSITORY_LABEL_TAG: "__repository__@citelock"})

@@ -15,7 +15,7 @@ from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, con
 
 from rag_assets.publishing.arrange import MOST, BuildError, in_order, oversized_column
 from rag_assets.publishing.build import build_dense
-from rag_assets.publishing.keyword_writer import Lists
+from rag_assets.publishing.lexical_writer import Lists
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store

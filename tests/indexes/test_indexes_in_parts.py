@@ -16,10 +16,9 @@ from support.examples import examples
 from support.lexical_table import lexical_table
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
-from rag_assets.publishing import keyword_writer, lexical_writer, posting_lists
+from rag_assets.publishing import lexical_writer, posting_lists
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.keyword_writer import write_keyword_index
-from rag_assets.publishing.lexical_writer import build_lexical
+from rag_assets.publishing.lexical_writer import build_lexical, write_keyword_index
 from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.keyword_tables import KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.store import Store, map_table
@@ -121,7 +120,7 @@ def test_a_keyword_index_in_parts_is_that_of_all_rows(
     for name in ("parts", "whole"):
         (tmp_path / name).mkdir()
     write_keyword_index(tmp_path / "whole", table)
-    monkeypatch.setattr(keyword_writer, "PART", part)
+    monkeypatch.setattr(lexical_writer, "PART", part)
     monkeypatch.setattr(posting_lists, "MOST", part)
     write_keyword_index(tmp_path / "parts", table)
     assert folder_bytes(tmp_path / "parts") == folder_bytes(tmp_path / "whole")
@@ -140,7 +139,6 @@ def test_a_keyword_index_in_parts_is_that_of_all_rows(
 def test_a_generation_in_parts_has_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for name, part in (("whole", 25_000), ("parts", 17)):
-        monkeypatch.setattr(keyword_writer, "PART", part)
         monkeypatch.setattr(lexical_writer, "PART", part)
         config, store = config_for(tmp_path / name, max_graph_chunks=0), Store(tmp_path / name)
         generation = build_generation(store, TENANT, chunk_table(60), clustered_vectors(60), config, MODEL)

@@ -16,11 +16,16 @@ from support.examples import examples
 from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, config_for, folder_bytes
 
 from rag_assets.publishing import build as building
-from rag_assets.publishing import keyword_writer, lexical_writer, posting_lists
+from rag_assets.publishing import lexical_writer, posting_lists
 from rag_assets.publishing.arrange import in_order
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
-from rag_assets.publishing.keyword_writer import COLUMNS, EarlierKeywords, write_keyword_index
-from rag_assets.publishing.lexical_writer import EarlierLexical, build_lexical
+from rag_assets.publishing.lexical_writer import (
+    COLUMNS,
+    EarlierKeywords,
+    EarlierLexical,
+    build_lexical,
+    write_keyword_index,
+)
 from rag_assets.publishing.posting_lists import find_kept_rows, same_cells
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -69,8 +74,7 @@ def test_what_is_kept_and_what_is_new_give_the_bytes_of_all_rows(
     for name in ("old", "kept", "whole"):
         (folder / name).mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (lexical_writer, keyword_writer):
-            patch.setattr(module, "PART", 3)
+        patch.setattr(lexical_writer, "PART", 3)
         patch.setattr(posting_lists, "BLOCK", block)
         write_both(folder / "old", old)
         lexical = EarlierLexical(

@@ -24,7 +24,7 @@ from rag_assets.making import listed_pages
 from rag_assets.making.selections import SourceTables, gathered_facts
 from rag_assets.publishing.build import build_generation
 from rag_assets.sources import open_source
-from rag_assets.sources.attachments import Comment, comments_row
+from rag_assets.sources.envelope import Comment, comments_row
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized, embedded_texts

@@ -18,8 +18,7 @@ from support.office_truth import MANUAL_HEADINGS, content_of
 from rag_assets.steps.files.office import parts
 from rag_assets.steps.files.office.docx import docx_text
 from rag_assets.steps.files.records import FileError
-from rag_assets.steps.formats.blocks import Content, clean
-from rag_assets.steps.formats.budget import BUDGET, without_note
+from rag_assets.steps.formats.blocks import BUDGET, Content, clean, without_note
 from rag_serving.text.normalization import OMISSION
 
 SAMPLES = Path(__file__).parent / "samples"

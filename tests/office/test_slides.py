@@ -16,8 +16,7 @@ from support.office_truth import content_of
 
 from rag_assets.steps.files.office.pptx import PlacedShape, in_reading_order, pptx_text
 from rag_assets.steps.files.records import FileError
-from rag_assets.steps.formats.blocks import Content, clean
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET, Content, clean
 
 
 def saved_slides(presentation: pptx.presentation.Presentation) -> bytes:

@@ -15,8 +15,7 @@ from openpyxl.worksheet.table import Table
 from support.office_truth import content_of
 
 from rag_assets.steps.files.office.xlsx import shown, xlsx_text
-from rag_assets.steps.formats.blocks import clean
-from rag_assets.steps.formats.budget import BUDGET, without_note
+from rag_assets.steps.formats.blocks import BUDGET, clean, without_note
 
 
 def saved_book(book: openpyxl.Workbook) -> bytes:

@@ -14,8 +14,7 @@ from support.constants import section_of
 
 from rag_assets.parsing.reader import HERE_MAX, WORKER, LimitedReader
 from rag_assets.steps.files.file_text import FileError, PagesDone
-from rag_assets.steps.formats.blocks import blocks_content, content_of_json, content_to_json
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.blocks import blocks_content, content_of_json, content_to_json, without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.html import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader

@@ -7,8 +7,7 @@ from pdf.laid_out_pdf import Line, laid_out, paragraph, ruled
 
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.pdf.rows import NoteCandidate, beside_marks
-from rag_assets.steps.formats.blocks import Block, blocks_content
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET, Block, blocks_content
 
 STORY = (
     "the pilots of the harbour wait for ships near the mole and guide them to a berth where men tie the ropes and look "

@@ -9,8 +9,7 @@ from pdf.laid_out_pdf import Line, laid_out, paragraph
 from rendering.quoted_pages import layer_of
 
 from rag_assets.steps.files.pdf.reading import pdf_text
-from rag_assets.steps.formats.blocks import blocks_content
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET, blocks_content
 from rag_serving.rendering.layer import QuoteContext
 
 PROSE = ("Ships pay a fee of 30 euros.", "The night rate is 45 euros for a berth.", "No fee is due on Sundays.")

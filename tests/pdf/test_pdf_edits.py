@@ -14,7 +14,7 @@ from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources
 from rag_assets.steps.contexts.contextualize import build_contexts
 from rag_assets.steps.files.pdf.reading import pdf_text
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 

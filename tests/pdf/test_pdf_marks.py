@@ -9,9 +9,7 @@ from pdf.laid_out_pdf import Line, laid_out, paragraph
 from rendering.quoted_pages import layer_of
 
 from rag_assets.steps.files.pdf.reading import pdf_text
-from rag_assets.steps.formats.blocks import Content, blocks_content
-from rag_assets.steps.formats.budget import BUDGET
-from rag_assets.steps.formats.text_marks import STRUCK
+from rag_assets.steps.formats.blocks import BUDGET, STRUCK, Content, blocks_content
 from rag_serving.rendering.layer import QuoteContext
 
 UPWARDS = "0 1 -1 0 612 0"

@@ -16,8 +16,7 @@ from support.section_pages import sections
 
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
-from rag_assets.steps.formats.blocks import Block, Content, blocks_content
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET, Block, Content, blocks_content
 
 PROSE = (
     "The pump station is inspected every quarter by two engineers who write down",

@@ -8,8 +8,7 @@ import pytest
 from pdf.laid_out_pdf import Line, laid_out, paragraph, ruled
 
 from rag_assets.steps.files.pdf.reading import pdf_text
-from rag_assets.steps.formats.blocks import Block, blocks_content
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET, Block, blocks_content
 
 XS, YS = (70, 200, 300, 400), (100, 120, 140, 200)
 CELLS = [

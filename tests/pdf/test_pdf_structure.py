@@ -8,8 +8,7 @@ from rag_assets.steps.files.pdf.headings import document_name
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.pdf.rows import NoteCandidate, beside_marks
 from rag_assets.steps.files.records import OcrPage, OcrWord
-from rag_assets.steps.formats.blocks import Block, blocks_content
-from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.blocks import BUDGET, Block, blocks_content
 
 PROSE = (
     "The pump station is inspected every quarter by two engineers who write down",

@@ -130,7 +130,7 @@ class StandIn:
             case ["rest", "api", "group", *rest]:
                 return self._group(request, rest)
             case ["rest", "api", "user", "current"]:
-                return Answer.of({"type": "known", "username": USER, "timeZone": self.site.zone_told})
+                return Answer.of({"type": "known", "username": USER})
             case ["rest", "api", "user", *rest]:
                 return self._people(request, rest == ["bulk"])
         return _missing(request.path)

@@ -67,7 +67,6 @@ class Site:
         self.groups: dict[str, list[str]] = {}  # members, where the asking user may see them
         self.nested_cap = 200
         self.zone: tzinfo = timezone(timedelta(hours=0))  # of the asking user, which CQL dates are read in
-        self.zone_told: str | None = None  # what `user/current` says of it
         self.skew = timedelta(0)  # of the site's clock
         self.lag = timedelta(0)  # of `lastmodified` behind `version.when`
         self.unsearchable: set[str] = set()  # not yet in the search index

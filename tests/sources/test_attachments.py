@@ -16,8 +16,8 @@ from support.constants import section_of
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.sources.attachments import Attached, attachment_rows
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.sources.envelope import Attached, attachment_rows
+from rag_assets.steps.formats.blocks import without_note
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import ConfluenceDump, ConfluenceExport

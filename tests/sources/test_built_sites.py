@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 from sources.site_docs import Docs
 
-from rag_assets.sources.sites import trees
+from rag_assets.sources.sites import site
 from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.store import open_file
@@ -77,7 +77,7 @@ def test_a_file_is_opened_again_where_it_changed_and_nowhere_else(docs: Docs, mo
         docs.sync(**settings)
         return sorted(opened)
 
-    monkeypatch.setattr(trees, "open_file", counted)
+    monkeypatch.setattr(site, "open_file", counted)
     assert set(sync(base_url=BASE)) == {f"{name}.html" for name in "abcde"}
     before = docs.rows()
     assert sync(base_url=BASE) == []

@@ -18,14 +18,13 @@ from support.examples import examples
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.documents.document_pages import DocumentReading
-from rag_assets.sources.sites.page_reader import (
+from rag_assets.sources.sites.page_sync import (
     SitePageReader,
     body_to_json,
     plan_of_json,
     plan_to_json,
 )
-from rag_assets.sources.sites.site import open_site
-from rag_assets.sources.sites.trees import FolderTree
+from rag_assets.sources.sites.site import FolderTree, open_site
 from rag_serving.config.sections import Documents
 from rag_serving.isolation.child import Limits
 

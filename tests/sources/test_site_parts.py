@@ -9,7 +9,7 @@ import pytest
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml, split_front_matter
 from rag_assets.sources.sites.markdown_page import github_slug
 from rag_assets.sources.sites.page_sync import is_changelog, similarity
-from rag_assets.sources.sites.trees import FolderTree
+from rag_assets.sources.sites.site import FolderTree
 from rag_assets.steps.files.records import FileError
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rag_assets.state.records import sections_settings
 from rag_assets.steps.files.file_text import file_text
-from rag_assets.steps.formats.blocks import Block, Content, code_block
-from rag_assets.steps.formats.budget import HEADING_MAX, Budget, noted, within, without_note
+from rag_assets.steps.formats.blocks import HEADING_MAX, Block, Budget, Content, code_block, noted, within, without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.storage_elements import storage_content
 from rag_assets.steps.incremental import update_sections

@@ -6,7 +6,7 @@ import pytest
 from support.read_files import lines, read, zipped
 
 from rag_assets.steps.files.file_text import FileError, file_text
-from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.blocks import Budget
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.text.normalization import OMISSION
 

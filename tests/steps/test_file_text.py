@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from sources.pdf_writer import pdf
 
 from rag_assets.steps.files.file_text import FileError, file_text
-from rag_assets.steps.formats.blocks import blocks_content
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.blocks import blocks_content, without_note
 from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.storage_elements import Content
 from rag_assets.steps.sections.reading import markdown_content, plain_content

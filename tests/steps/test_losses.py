@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.files.file_text import file_text
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.blocks import without_note
 from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.macros import with_losses
 from rag_assets.steps.sections.splitting import sections_of_page

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from rag_assets.steps.formats.text_marks import mark_of
+from rag_assets.steps.formats.blocks import mark_of
 from rag_assets.steps.sections.splitting import PageSections, sections_of_page
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -23,10 +23,9 @@ from citelock_sites.mkdocs_markdown import plain_markdown
 from citelock_sites.rst.page import rst_page
 from rag_assets.sources.sites.markdown_page import html_of, markdown_main
 from rag_assets.steps.files.file_text import file_text
-from rag_assets.steps.formats.blocks import Content, blocks_content, joined
+from rag_assets.steps.formats.blocks import Content, blocks_content, joined, shifted
 from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.storage_elements import storage_content
-from rag_assets.steps.formats.text_marks import shifted
 from rag_assets.steps.sections.reading import markdown_content
 from rag_assets.steps.sections.splitting import sections_of_page
 from rag_serving.text.analyzer import analyze

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from rag_assets.build.linting import folder_corpus
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.steps.contradictions.examination import ExaminedPages, dead_links, examined
 from rag_assets.steps.contradictions.findings import LintFinding
 
@@ -16,7 +16,7 @@ COPY = " ".join(f"Step {number} moves the container from block {number} to the q
 
 
 def corpus_of(folder: Path) -> ExaminedPages:
-    return folder_corpus(folder, folder / ".home", SilentReporter())
+    return folder_corpus(folder, folder / ".home", Reporter())
 
 
 def of_kind(kind: str, folder: Path, pages: Mapping[str, str], today: date = TODAY) -> list[LintFinding]:

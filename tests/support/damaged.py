@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
-from rag_assets.progress import SilentReporter
+from rag_assets.progress import Reporter
 from rag_assets.publishing.passage_vectors import count_vectors
 from rag_assets.publishing.workspace import BuildWorkspace, load_vectors, save_vectors
 from rag_assets.steps.contexts.contextualize import embedded_texts
@@ -85,7 +85,7 @@ class Sample:
 
     def run(self, partition: str, assets: list[str], **tags: str) -> dg.ExecuteInProcessResult:
         """Materialize some assets of one partition."""
-        defs = build_defs(self.config_path, reporter=SilentReporter())
+        defs = build_defs(self.config_path, reporter=Reporter())
         job = dg.define_asset_job("some", selection=assets)
         resolved = dg.Definitions(
             assets=defs.assets, jobs=[job], resources=defs.resources, executor=dg.in_process_executor

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing.arrange import ORDER
-from rag_assets.publishing.keyword_writer import write_keyword_index
+from rag_assets.publishing.lexical_writer import write_keyword_index
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest

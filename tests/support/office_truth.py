@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rag_assets.steps.files.file_text import kind_text
-from rag_assets.steps.formats.blocks import Block, Content, blocks_content
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.blocks import Block, Content, blocks_content, without_note
 
 SAMPLES = Path(__file__).parents[2] / "tests" / "office" / "samples"
 _WORD = re.compile(r"\w+|[€$%]")

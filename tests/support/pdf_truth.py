@@ -11,8 +11,7 @@ from typing import NamedTuple
 import yaml
 
 from rag_assets.steps.files.file_text import file_text
-from rag_assets.steps.formats.blocks import Block, Content, blocks_content
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.blocks import Block, Content, blocks_content, without_note
 from rag_serving.text.units import cells_of
 
 ROOT = Path(__file__).parents[2]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rag_assets.steps.files.office.parts import Package
-from rag_assets.steps.files.office.word_styles import number_text, small_int
+from rag_assets.steps.files.office.parts import Package, number_text, small_int
 from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.blocks import Mark
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.text_marks import Mark
 from rag_serving.documents.kinds import PASSWORD
 
 _NAMESPACE = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"

@@ -24,13 +24,11 @@ from citelock_formats.odf_styles import (
 )
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.office.block_writer import BlockWriter, Header, Line, cell_text
-from rag_assets.steps.files.office.parts import Package
+from rag_assets.steps.files.office.parts import Package, small_int
 from rag_assets.steps.files.office.pptx import PlacedShape, in_reading_order, write_notes, write_title
-from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import SPAN_MAX, Cell, clean
+from rag_assets.steps.formats.blocks import SPAN_MAX, Cell, Mark, clean
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.text_marks import Mark
 from rag_serving.text.normalization import OMISSION
 
 

@@ -8,12 +8,11 @@ from citelock_formats.odf_styles import DRAW, OFFICE, TABLE, TEXT, OpenStyles, o
 from citelock_formats.odf_text import OpenText, table_rows, write_frame
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
-from rag_assets.steps.files.office.word_styles import small_int
+from rag_assets.steps.files.office.parts import small_int
 from rag_assets.steps.files.office.xlsx import COLUMNS_MAX, ROWS_MAX, MergedCell, SheetRow, SheetShape, write_sheet
 from rag_assets.steps.files.records import FileText, PagesDone
-from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.blocks import STRUCK, clean
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.text_marks import STRUCK
 
 _HIDDEN = ("collapse", "filter")
 _COLUMN_GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-columns", "table-column-group", "table-header-columns"))

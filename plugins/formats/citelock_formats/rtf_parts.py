@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rag_assets.steps.files.office.block_writer import Line, Outcome
-from rag_assets.steps.files.office.word_styles import heading_level, is_code
-from rag_assets.steps.formats.blocks import Cell
-from rag_assets.steps.formats.text_marks import Mark
+from rag_assets.steps.files.office.parts import heading_level, is_code
+from rag_assets.steps.formats.blocks import Cell, Mark
 
 SKIPPED = frozenset(
     (

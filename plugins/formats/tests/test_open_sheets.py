@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from rag_assets.steps.files.file_text import FileError, kind_text
-from rag_assets.steps.formats.budget import BUDGET, without_note
+from rag_assets.steps.formats.blocks import BUDGET, without_note
 
 
 def test_repeated_cells_of_an_open_document_are_cut_at_the_budget() -> None:

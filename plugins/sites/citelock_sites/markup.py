@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
-from rag_assets.steps.formats.budget import first_chars, noted
+from rag_assets.steps.formats.blocks import first_chars, noted
 from rag_assets.steps.formats.macros import with_losses
 
 

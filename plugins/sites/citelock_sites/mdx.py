@@ -15,8 +15,7 @@ from citelock_sites.js_values import JsError, constants
 from citelock_sites.templates import is_gap, text_of_value
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml, split_front_matter
 from rag_assets.sources.sites.markdown_page import HEADINGS, RAW, fence_run, is_end, opening, outside
-from rag_assets.sources.sites.site import SourceTree, text_of
-from rag_assets.sources.sites.trees import resolved
+from rag_assets.sources.sites.site import SourceTree, resolved, text_of
 from rag_assets.steps.files.records import FileError
 from rag_serving.text.normalization import OMISSION
 

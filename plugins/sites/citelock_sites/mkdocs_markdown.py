@@ -12,8 +12,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from rag_assets.sources.sites.markdown_page import end_of, fence_run, opening, outside
-from rag_assets.sources.sites.site import SourceTree, text_of
-from rag_assets.sources.sites.trees import resolved
+from rag_assets.sources.sites.site import SourceTree, resolved, text_of
 from rag_assets.steps.files.records import FileError
 
 _NOT_PYMDOWN = re.compile(r"[^\w\- ]")

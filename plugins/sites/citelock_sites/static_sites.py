@@ -38,11 +38,11 @@ from rag_assets.sources.sites.site import (
     SitePage,
     SitePlan,
     SourceTree,
+    by_folder,
     quoted,
     settings_text,
     text_of,
 )
-from rag_assets.sources.sites.trees import by_folder
 from rag_assets.steps.files.records import FileError
 from rag_serving.text.normalization import OMISSION
 

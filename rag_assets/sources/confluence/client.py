@@ -85,38 +85,26 @@ class ConfluenceClient:
         self._transport.close()
 
     def get(self, path: str, params: Mapping[str, Any], retries: int | None = None) -> dict[str, Any]:
-        """Return a JSON object; throttling, server errors, time-outs and cut answers are tried again.
-
-        Args:
-            path: below the site's address, such as `rest/api/content`.
-            params: the query.
-            retries: tries after the first for requests that may fail for good (a page that breaks the server);
-                throttling and an unreachable site always get the configured number.
-
-        Raises:
-            AccessRefused: the site refuses it (400, 403, 404, 410 and the like).
-            ServerFault: server errors, time-outs or broken answers until the last try.
-            SourceError: sign-in failed, the site is not there, or it throttles for too long.
-        """
+        """Return a JSON object; throttling, server errors, time-outs and cut answers are tried again. `path`: below the
+        site's address, such as `rest/api/content`. `params`: the query. `retries`: tries after the first for requests
+        that may fail for good (a page that breaks the server); throttling and an unreachable site always get the
+        configured number. Raises AccessRefused: the site refuses it (400, 403, 404, 410 and the like). Raises
+        ServerFault: server errors, time-outs or broken answers until the last try. Raises SourceError: sign-in failed,
+        the site is not there, or it throttles for too long."""
         texts = {name: str(value) for name, value in params.items()}
         return self._patiently(lambda: object_of(self._at(path), self._once(path, texts)), retries)
 
     def check_signed_in(self) -> None:
         """Raise SourceError if the client signs in and the site takes it for nobody."""
-        if self._signs_in:
-            self.current_user()
-
-    def current_user(self) -> dict[str, Any]:
-        """Return the site's record of the client's account; empty if the site does not support this. Raises
-        SourceError: the client signs in, and the site treats it as anonymous."""
+        if not self._signs_in:
+            return
         path = "rest/api/user/current"
         try:
             user = self.get(path, {})
         except AccessRefused as error:
             user = {"type": "anonymous" if error.status == 403 else "known"}
-        if self._signs_in and is_nobody(user):
+        if is_nobody(user):
             raise self._not_signed_in(path)
-        return user
 
     def download(self, link: str) -> bytes:
         """Return the bytes behind `_links.download`; of the link only path and query are used, never its host. Raises
@@ -131,10 +119,8 @@ class ConfluenceClient:
         A cursor in `_links.next` is followed; without one, `start` counts the received entries (a server may send fewer
         than `limit`), and only an empty page is the end. An empty page whose link promises more is requested once
         again; if it stays empty, it is the end. Of a link nothing but its cursor is used: a link cannot lead the
-        credentials to another host.
-
-        Args:
-            lean: an `expand` to fall back on for a page of results that fails with the regular one.
+        credentials to another host. `lean`: an `expand` to fall back on for a page of results that fails with the
+        regular one.
         """
         seen_ids: set[str] = set()
         position: dict[str, Any] = {}

@@ -21,17 +21,6 @@ from urllib.parse import urlencode, urlsplit
 import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.attachments import (
-    Attached,
-    AttachmentRows,
-    Comment,
-    attachment_rows,
-    comments_id,
-    comments_row,
-    kept_row,
-    moment_of,
-    unchanged_comments,
-)
 from rag_assets.sources.base import (
     COMMENTS_MARK,
     MARK,
@@ -47,7 +36,19 @@ from rag_assets.sources.confluence.client import FAILING_PAGES_IN_A_ROW, Conflue
 from rag_assets.sources.confluence.listing import NOTHING_HANGS, Hanging, Kind, batches, list_hanging, state_of
 from rag_assets.sources.confluence.source import UNSETTLED, ConfluenceSpace, cut_short, decided_as_before, open_client
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
-from rag_assets.sources.envelope import EnvelopeError, content_hash
+from rag_assets.sources.envelope import (
+    Attached,
+    AttachmentRows,
+    Comment,
+    EnvelopeError,
+    attachment_rows,
+    comments_id,
+    comments_row,
+    content_hash,
+    kept_row,
+    moment_of,
+    unchanged_comments,
+)
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.storage_elements import DISPLAY_NAME
 from rag_assets.steps.readers import Grants, names_in

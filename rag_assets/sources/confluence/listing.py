@@ -1,21 +1,25 @@
-"""The current contents of a space: every page with all but its body, its restrictions, its files and comments.
+"""The current contents of a space: every page with all but its body, its restrictions, its files and comments; and
+the changes since the last sync, for a few requests however large the space is.
 
-Labels and restrictions are paged themselves.
+Labels and restrictions are paged themselves. A CQL date is read in the querying user's time zone, or the server's, and
+nobody tells reliably which; responses have UTC. So changes are requested from so much earlier that all are found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
 
-from rag_assets.sources.base import SourceError, digest
+from rag_assets.sources.base import Row, SourceError, digest
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, PageBatch, in_path, listed_by_v2
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
 from rag_assets.sources.envelope import EnvelopeError, exclusion_of, foreign_space, page_id_of, space_keys, version_of
 from rag_assets.steps.readers import Grants, RestrictionError, grants_of, missing_ancestors, restriction_readers
-from rag_serving.access.principals import NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 
 DETAILS = (
     "version,space,ancestors,extensions.position,metadata.labels,"
@@ -372,3 +376,133 @@ def _page_of(entry: Envelope) -> str | None:
 def _number(entry: Envelope) -> object:
     version = entry.get("version")
     return version.get("number") if isinstance(version, dict) else None
+
+
+_WEST = timedelta(hours=12)  # of the zone that is the farthest behind UTC
+
+
+@dataclass
+class SyncState:
+    """The state of the last sync."""
+
+    since: datetime  # by the site's clock
+    grants: Mapping[str, Grants]  # by raw page id: what each page said of its own readers
+    unsettled: set[str] = field(default_factory=set)  # pages that could not be read
+
+
+def dump_sync_state(
+    memory: SyncState, listed_at: float, ancestors: Mapping[str, tuple[str, ...]], scope: Sequence[str]
+) -> dict[str, Any]:
+    """Return a memory, whose `since` is the start of this sync, as JSON; of pages with rows only what these do not
+    contain. `listed_at`: of the last complete listing, in seconds since the epoch; `ancestors`: by raw page id, of the
+    pages with rows."""
+    unchanged = {page_id for page_id, one in memory.grants.items() if ancestors.get(page_id) == one.ancestors}
+    return {
+        "began": memory.since.isoformat(),
+        "listed_at": listed_at,
+        "scope": list(scope),
+        "unsettled": sorted(memory.unsettled),
+        "restricted": {
+            page_id: [one.own, one.fault]
+            for page_id, one in memory.grants.items()
+            if page_id in unchanged and (one.own, one.fault) != (EVERYONE, None)
+        },
+        "apart": {
+            page_id: [list(one.ancestors) if one.ancestors is not None else None, one.own, one.fault]
+            for page_id, one in memory.grants.items()
+            if page_id not in unchanged
+        },
+    }
+
+
+def load_sync_state(
+    state: Mapping[str, Any],
+    ancestors: Mapping[str, tuple[str, ...]],
+    scope: Sequence[str],
+    every_s: float,
+    overlap: timedelta,
+) -> SyncState | None:
+    """Return the memory of a result of `dump_sync_state`, or of anything; None if the space must be listed completely.
+    `scope`: the one wanted now; `every_s`: for which a complete listing is valid; `overlap`: before the last sync,
+    whose changes are requested again."""
+    try:
+        if not 0 <= time.time() - state["listed_at"] < every_s or state["scope"] != list(scope):
+            return None
+        restricted = state["restricted"]
+        grants = {
+            page_id: Grants(above, *restricted.get(page_id, (EVERYONE, None))) for page_id, above in ancestors.items()
+        }
+        for page_id, (above, own, fault) in state["apart"].items():
+            grants[page_id] = Grants(tuple(above) if above is not None else None, own, fault)
+        return SyncState(datetime.fromisoformat(state["began"]) - overlap, grants, set(state["unsettled"]))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def list_changes(
+    client: ConfluenceClient, scope: SpaceScope, before: Mapping[str, Row], memory: SyncState, batch_size: int
+) -> SpaceListing | None:
+    """Return the pages of the last sync, updated by changes from CQL; None if the site has no CQL. Pages that came or
+    went without a change of their own (restored, purged, hidden from this user) show in the count: then ids are listed,
+    and that listing decides. Raises SourceError: the site fails, so nothing is known."""
+    listing = _remembered(scope, before, memory)
+    since = f"{memory.since.astimezone(UTC) - _WEST:%Y-%m-%d %H:%M}"
+    try:
+        entries = list(
+            client.collect(
+                "rest/api/content/search",
+                {"cql": f'{scope.cql} and lastmodified >= "{since}"', "expand": DETAILS, "limit": LIST_LIMIT},
+                lean=LEAN,
+            )
+        )
+        count = counted(client, scope)
+    except (AccessRefused, ServerFault):
+        return None
+    for entry in detailed(client, entries, batch_size):
+        listing.add(complete(client, entry))
+    add_by_id(client, listing, memory.unsettled, batch_size)
+    if count != listing.seen:
+        ids = list_ids(client, listing.scope)
+        for known in (listing.pages, listing.excluded, listing.failures):
+            for page_id in known.keys() - ids:
+                del known[page_id]
+        new = ids - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys()
+        for page_id, reason in add_by_id(client, listing, new, batch_size).items():
+            listing.failures.setdefault(page_id, reason)
+    listing.add_ancestors(client)
+    return listing
+
+
+def list_noted(
+    client: ConfluenceClient,
+    scope: SpaceScope,
+    before: Mapping[str, Row],
+    memory: SyncState,
+    noted: frozenset[str],
+    batch_size: int,
+) -> SpaceListing | None:
+    """Return the pages of the last sync, with noted ones updated; None if a known one is no longer shown as a page of
+    the space: only a complete listing can explain that. Pages below a moved one have new ancestors, too. A page that is
+    neither known nor shown is left out. Raises SourceError: the site fails, so nothing is known."""
+    listing = _remembered(scope, before, memory)
+    add_by_id(client, listing, {*noted, *memory.unsettled}, batch_size)
+    known = memory.grants.keys()
+    moved = {
+        one for one in noted & listing.read & known if listing.grants[one].ancestors != memory.grants[one].ancestors
+    }
+    below = {one for one in before if moved.intersection(memory.grants[one].ancestors or ())} if moved else set()
+    add_by_id(client, listing, below - noted, batch_size)
+    if (noted | below) & known - listing.read - listing.failures.keys():
+        return None
+    listing.add_ancestors(client)
+    return listing
+
+
+def _remembered(scope: SpaceScope, before: Mapping[str, Row], memory: SyncState) -> SpaceListing:
+    """Return a listing whose entries report only that a page exists, in its known version."""
+    kind = {"type": scope.types[0]}
+    known = {
+        one: {"id": one, **kind, "status": row["status"], "version": {"number": row["version"]}}
+        for one, row in before.items()
+    }
+    return SpaceListing(scope, known, grants=dict(memory.grants))

@@ -23,8 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, refuse_loss, rows_by_id
-from rag_assets.sources.confluence.changes import SyncState, dump_sync_state, list_changes, list_noted, load_sync_state
+from rag_assets.sources.base import Progress, Row, SyncResult, closed_notes, digest, finish, refuse_loss, rows_by_id
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.listing import (
     CUT,
@@ -32,11 +31,16 @@ from rag_assets.sources.confluence.listing import (
     LIST_LIMIT,
     SpaceListing,
     SpaceScope,
+    SyncState,
     ancestor_grants,
     batches,
     complete,
+    dump_sync_state,
     has_details,
+    list_changes,
+    list_noted,
     list_space,
+    load_sync_state,
     still_there,
 )
 from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, HttpLimits, ServerFault, hosts_of
@@ -242,7 +246,11 @@ class ConfluenceSpace:
         self._fetch(client, sync, work, progress)
         space, notes = self._space_readers(client)
         rows = self._rows(sync)
-        same_text = {one: row["readers"] for one, row in before.items() if one in rows and _is_text_of(row, rows[one])}
+        same_text = {
+            one: row["readers"]
+            for one, row in before.items()
+            if one in rows and all(row[name] == rows[one][name] for name in ("version", "title", "body"))
+        }
         effective = settled_readers(client, listing, space, rows, same_text, sync.read_twice)
         # An old text, kept because the page cannot be read, was perhaps removed before others were let in.
         old = {
@@ -266,7 +274,7 @@ class ConfluenceSpace:
             notes=[*notes, *cut_short(client)],
             origins=effective.origins.prefixed(prefix),
             state={
-                **self._remembered(client, sync, rows, state if changes else {}, memory),
+                **self._remembered(client, sync, rows, state if changes else {}),
                 "identity": self._identity,
                 "fingerprint": None,
                 "settled": work.following,
@@ -297,12 +305,11 @@ class ConfluenceSpace:
         sync: _SpaceSync,
         rows: Mapping[str, Row],
         state: Mapping[str, Any],
-        memory: SyncState | None,
     ) -> dict[str, Any]:
         """Return the memory for the next sync; `state` is that of the complete listing this sync is based on, if it
         made none."""
         began = client.server_time or datetime.now(UTC)
-        now = SyncState(began, sync.listing.grants, set(sync.failures), memory.offset if memory else None)
+        now = SyncState(began, sync.listing.grants, set(sync.failures))
         return dump_sync_state(now, state.get("listed_at", self._began), self._ancestors(rows), self._scope.parts)
 
     def _ancestors(self, rows: Mapping[str, Row]) -> dict[str, tuple[str, ...]]:
@@ -400,12 +407,8 @@ class ConfluenceSpace:
         except (AccessRefused, ServerFault):
             answer = {}
         readers = space_readers("from_source", answer.get("permissions"))
-        if readers != NOBODY:
-            return readers, []
-        return readers, [
-            f"who may read space {self._settings.space!r} could not be read, so nobody can read source {self.key!r}; "
-            f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
-        ]
+        why = f"who may read space {self._settings.space!r} could not be read"
+        return readers, closed_notes(self._settings, self.key, why) if readers == NOBODY else []
 
 
 def open_client(settings: Settings) -> ConfluenceClient:
@@ -442,10 +445,6 @@ def _is_version(row: Row | None, version: int) -> bool:
 def _is_listed(row: Row, page_id: str, listing: SpaceListing) -> bool:
     entry = listing.pages.get(page_id)
     return entry is not None and _is_version(row, version_of(entry))
-
-
-def _is_text_of(row: Row, now: Row) -> bool:
-    return bool((row["version"], row["title"], row["body"]) == (now["version"], now["title"], now["body"]))
 
 
 def _settled(state: Mapping[str, Any]) -> int:

@@ -22,7 +22,7 @@ from rag_assets.sources.base import (
     settings_digest,
 )
 from rag_assets.sources.envelope import content_hash
-from rag_assets.sources.sites.trees import FileTree, LargeFileError, opened_tree
+from rag_assets.sources.sites.site import FileTree, LargeFileError, opened_tree
 from rag_assets.steps.files.records import FileError, PagesDone, needs
 from rag_assets.steps.readers import space_readers
 from rag_serving.config.sections import Documents
@@ -281,14 +281,7 @@ def known_files(state: Mapping[str, Any]) -> dict[str, Known]:
     return {name: one for name, value in files.items() if (one := Known.load(value)) is not None}
 
 
-def readers_notes(key: str, settings: Files | SiteSource) -> list[str]:
-    """Return a note where nobody can read the source."""
-    if settings.readers != "from_source":
-        return []
-    return [
-        f"files do not say who may read them, so nobody can read source {key!r}; "
-        f"set sources.{key}.readers to everyone or to a list of group:NAME and user:NAME"
-    ]
+CLOSED = "files do not say who may read them"
 
 
 @dataclass(frozen=True)

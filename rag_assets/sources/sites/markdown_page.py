@@ -11,8 +11,17 @@ from typing import Protocol
 from urllib.parse import unquote, urljoin
 
 from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, SourceTree, quoted, text_of
-from rag_assets.sources.sites.trees import by_folder, resolved
+from rag_assets.sources.sites.site import (
+    ExcludedPageError,
+    SiteBody,
+    SitePage,
+    SitePlan,
+    SourceTree,
+    by_folder,
+    quoted,
+    resolved,
+    text_of,
+)
 from rag_assets.steps.files.composed import brought
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html

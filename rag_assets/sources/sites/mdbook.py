@@ -286,8 +286,6 @@ def read_summary(text: str) -> list[Chapter]:
 
 
 class _SummaryReader:
-    """The table of contents read so far."""
-
     def __init__(self) -> None:
         self.chapters: list[Chapter] = []
         self._files: set[str] = set()

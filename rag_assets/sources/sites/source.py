@@ -21,12 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.base import READING_VERSION, Progress, Row, SyncResult, finish, rows_by_id
+from rag_assets.sources.base import READING_VERSION, Progress, Row, SyncResult, closed_notes, finish, rows_by_id
 from rag_assets.sources.documents import document_pages
-from rag_assets.sources.sites.page_reader import SitePageReader
-from rag_assets.sources.sites.page_sync import PageInputs, PageSync, addressed, placed, planned, renamed
-from rag_assets.sources.sites.site import SUMMARY, SiteBody, SitePlan, found_site
-from rag_assets.sources.sites.trees import FileTree, SubTree
+from rag_assets.sources.sites.page_sync import PageInputs, PageSync, SitePageReader, addressed, placed, planned, renamed
+from rag_assets.sources.sites.site import SUMMARY, FileTree, SiteBody, SitePlan, SubTree, found_site
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.sources import MarkdownBook, SiteSource
 from rag_serving.documents.kinds import is_document_name
@@ -136,11 +134,8 @@ def _tracked(git: Path) -> set[str]:
 
 
 def _names(content: bytes, digest_size: int) -> Iterator[str]:
-    """Yield the names of the entries that should be in the working tree.
-
-    Raises:
-        ValueError, IndexError, struct.error: it is no index.
-    """
+    """Yield the names of the entries that should be in the working tree. Raises ValueError, IndexError, struct.error:
+    it is no index."""
     magic, version, count = _HEAD.unpack_from(content)
     if magic != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
@@ -180,8 +175,6 @@ NO_DOCUMENTS = "pictures, settings, source code"
 
 @dataclass(frozen=True)
 class _Last:
-    """The state of the last sync."""
-
     rows: Mapping[str, Row]  # by id
     known: Mapping[str, document_pages.Known]  # by name
     inputs: Mapping[str, PageInputs]  # by name
@@ -321,7 +314,7 @@ class SiteFolder(document_pages.FileSource[SiteSource]):
             excluded=[*excluded.items(), *sync.excluded.items(), *documents.excluded.items()],
             failures=failures.items(),
             notes=[
-                *document_pages.readers_notes(self.key, self._settings),
+                *closed_notes(self._settings, self.key, document_pages.CLOSED),
                 *([f"{said}: {NO_DOCUMENTS}"] if others else []),
             ],
             state={

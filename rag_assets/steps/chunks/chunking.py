@@ -33,15 +33,10 @@ from rag_serving.text.structure import chunk_structures, is_caption, marks_of, p
 
 @dataclass(frozen=True)
 class ChunkSize:
-    """Lengths in tokens.
-
-    Attributes:
-        aim: what parts of a longer section aim at.
-        least: a shorter one is made only if a section allows no other.
-        most: the same of a longer one; a section up to here stays one chunk.
-        stride: of the neighbouring text that is kept on either side as context, never citable.
-        keeps_runs: whether lists and tables that fit into a chunk are never cut.
-    """
+    """Lengths in tokens. `aim`: what parts of a longer section aim at. `least`: a shorter one is made only if a section
+    allows no other. `most`: the same of a longer one; a section up to here stays one chunk. `stride`: of the
+    neighbouring text that is kept on either side as context, never citable. `keeps_runs`: whether lists and tables that
+    fit into a chunk are never cut."""
 
     aim: int
     least: int
@@ -103,14 +98,9 @@ class SectionPiece:
 
 
 def build_chunks(sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size: ChunkSize = DEFAULT) -> pa.Table:
-    """Return chunks of all sections, in page order.
-
-    Args:
-        sections: rows of SECTIONS.
-        pages: rows of PAGES, at least those the sections belong to.
-        tokenizer: counts tokens as the embedding model does.
-        size: how long a chunk is where its section allows, and how much neighbouring text is kept beside it.
-    """
+    """Return chunks of all sections, in page order. `sections`: rows of SECTIONS; `pages`: rows of PAGES, at least
+    those the sections belong to; `tokenizer`: counts tokens as the embedding model does; `size`: how long a chunk is
+    where its section allows, and how much neighbouring text is kept beside it."""
     page_of = {page["page_id"]: page for page in pages.drop_columns(["body"]).to_pylist()}
     rows = sections.to_pylist()
     offsets = tokenizer.offsets([row["text"] for row in rows])
@@ -244,13 +234,8 @@ def _segmented(
 
 
 def segment(sizes: Sequence[int], prices: Sequence[float], size: ChunkSize) -> list[tuple[int, int]]:
-    """Return the cheapest segmentation of pieces into chunks, as (first, last) piece of each.
-
-    Args:
-        sizes: tokens of each piece.
-        prices: price of a cut after each piece.
-        size: how long a chunk is.
-    """
+    """Return the cheapest segmentation of pieces into chunks, as (first, last) piece of each. `sizes`: tokens of each
+    piece; `prices`: price of a cut after each piece; `size`: how long a chunk is."""
     longest, total = size.most, sum(sizes)
     if total <= longest:
         return [(0, len(sizes) - 1)]

@@ -34,13 +34,8 @@ _NUMBERED = re.compile(
 
 
 def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.Table:
-    """Return rows of CHUNKS with their places in the book.
-
-    Args:
-        chunks: rows of CHUNKS.
-        pages: rows of PAGES, all of the source.
-        is_book: whether pages without a number of their own are numbered by their position in the tree.
-    """
+    """Return rows of CHUNKS with their places in the book. `chunks`: rows of CHUNKS; `pages`: rows of PAGES, all of the
+    source; `is_book`: whether pages without a number of their own are numbered by their position in the tree."""
     rows = {row["page_id"]: row for row in pages.select(_COLUMNS).to_pylist()}
     if not is_book and not any(row["chapter"] or row["source_file"] for row in rows.values()):
         return chunks
@@ -167,12 +162,8 @@ _OF_PAGES = ("slug", "category")
 
 
 def with_document_fields(chunks: pa.Table, pages: pa.Table) -> pa.Table:
-    """Return rows of CHUNKS with slug and category of their pages.
-
-    Args:
-        chunks: rows of CHUNKS.
-        pages: rows of PAGES, all of the source.
-    """
+    """Return rows of CHUNKS with slug and category of their pages. `chunks`: rows of CHUNKS; `pages`: rows of PAGES,
+    all of the source."""
     rows = {row["page_id"]: row for row in pages.select(["page_id", *_OF_PAGES]).to_pylist()}
     page_ids = chunks["page_id"].to_pylist()
     for name in _OF_PAGES:

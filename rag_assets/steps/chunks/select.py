@@ -69,10 +69,8 @@ def join_sources(
 ) -> pa.Table:
     """Return the chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
 
-    `kind_of` gives the kind of a page by its source and id: page, comments, attachment or document.
-
-    Raises:
-        CollisionError: two sources have a page of the same id: nobody could say which one a citation means.
+    `kind_of` gives the kind of a page by its source and id: page, comments, attachment or document. Raises
+    CollisionError: two sources have a page of the same id: nobody could say which one a citation means.
     """
     owner: dict[str, str] = {}
     for source, table in sorted(chunks.items()):

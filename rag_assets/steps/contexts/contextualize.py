@@ -264,15 +264,10 @@ def build_contexts(
     failures: Mapping[str, str] | None = None,
     count_tokens: CountTokens | None = None,
 ) -> pa.Table:
-    """Return rows of CONTEXTS, one for each chunk, in the same order.
-
-    Args:
-        chunks: rows of SELECTED_CHUNKS.
-        template: the line of every chunk, with or without a model's context.
-        written: by chunk id a model's context, below the template's line.
-        failures: by chunk id why a model wrote none.
-        count_tokens: counts texts as the embedding model does; without it token counts are those of the bare texts.
-    """
+    """Return rows of CONTEXTS, one for each chunk, in the same order. `chunks`: rows of SELECTED_CHUNKS. `template`:
+    the line of every chunk, with or without a model's context. `written`: by chunk id a model's context, below the
+    template's line. `failures`: by chunk id why a model wrote none. `count_tokens`: counts texts as the embedding model
+    does; without it token counts are those of the bare texts."""
     ids, titles = chunks["chunk_id"].to_pylist(), chunks["title"].to_pylist()
     prefixes = lexical = [""] * len(ids)
     if template == "metadata":
@@ -325,12 +320,8 @@ def _token_counts(bare: Sequence[int | None], prefixes: Sequence[str], count: Co
 
 def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
     """Return chunks with their prefixes, as rows of GENERATION_CHUNKS: each with one vector that has no name yet, and
-    without a shard.
-
-    Args:
-        chunks: rows of SELECTED_CHUNKS.
-        contexts: rows of CONTEXTS for the same chunks, in the same order.
-    """
+    without a shard. `chunks`: rows of SELECTED_CHUNKS; `contexts`: rows of CONTEXTS for the same chunks, in the same
+    order."""
     nothing, unnamed = pa.array([""] * len(chunks), pa.string()), pa.array([[""]] * len(chunks), pa.list_(pa.string()))
     whole = (
         chunks.append_column("prefix", contexts["prefix"])

@@ -90,13 +90,9 @@ def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ())
 
 
 def neglected(chunks: pa.Table, said: Properties, given: Properties, today: date) -> Iterator[LintFinding]:
-    """Yield pages past their review date, and pages without an owner where most pages of the space name one.
-
-    Args:
-        chunks: those of the pages, by page and place.
-        said: properties that pages say of themselves in their text.
-        given: what else is known of pages: front matter.
-    """
+    """Yield pages past their review date, and pages without an owner where most pages of the space name one. `chunks`:
+    those of the pages, by page and place; `said`: properties that pages say of themselves in their text; `given`: what
+    else is known of pages: front matter."""
     columns = (chunks[name].to_pylist() for name in ("page_id", "space", "kind", "labels"))
     first: dict[str, int] = {}
     owners: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
@@ -139,15 +135,10 @@ def properties_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
 def drifting_copies(
     chunks: pa.Table, known: Fingerprints, threshold: float, past: frozenset[str], *, versions: bool = False
 ) -> Iterator[LintFinding]:
-    """Yield passages of two pages that are nearly the same, and not near enough to be indexed once.
-
-    Args:
-        chunks: those that are indexed, so that what is a copy to the word is not among them.
-        known: the fingerprint of each one's text.
-        threshold: similarity from which a copy with the same figures is not indexed.
-        past: pages that are not in force.
-        versions: whether versions of one page are compared, too.
-    """
+    """Yield passages of two pages that are nearly the same, and not near enough to be indexed once. `chunks`: those
+    that are indexed, so that what is a copy to the word is not among them; `known`: the fingerprint of each one's text;
+    `threshold`: similarity from which a copy with the same figures is not indexed; `past`: pages that are not in force;
+    `versions`: whether versions of one page are compared, too."""
     page_of = chunks["page_id"].to_pylist()
     words = known["digest"]
     other = ((one, two) for one, two in _pairs(known) if words[one] != words[two])
@@ -213,17 +204,10 @@ _STATEMENTS: tuple[values.Kind, ...] = get_args(values.Kind)
 
 @dataclass(frozen=True)
 class ExaminedPages:
-    """The pages that are compared.
-
-    Attributes:
-        chunks: rows of CHUNKS with `source` and `kind`, those that are indexed, by page and place.
-        fingerprints: of the text of each chunk.
-        threshold: similarity from which a copy is not indexed.
-        sections: rows of SECTIONS.
-        pages: rows of PAGES.
-        properties: what else is known of pages: front matter.
-        files: names of all there is below the folder; none: that is not known.
-    """
+    """The pages that are compared. `chunks`: rows of CHUNKS with `source` and `kind`, those that are indexed, by page
+    and place. `fingerprints`: of the text of each chunk. `threshold`: similarity from which a copy is not indexed.
+    `sections`: rows of SECTIONS. `pages`: rows of PAGES. `properties`: what else is known of pages: front matter.
+    `files`: names of all there is below the folder; none: that is not known."""
 
     chunks: pa.Table
     fingerprints: Fingerprints
@@ -249,15 +233,9 @@ def examined(
     versions: bool = False,
     advance: Advance = lambda _done, _total: None,
 ) -> Examination:
-    """Return the findings.
-
-    Args:
-        corpus: all pages as they are now.
-        today: which reviews are due.
-        before: rows of EXAMINED of the last time, with the same `versions`.
-        versions: also what differs between versions, which are expected to.
-        advance: called with how many of the changed pages are read.
-    """
+    """Return the findings. `corpus`: all pages as they are now; `today`: which reviews are due; `before`: rows of
+    EXAMINED of the last time, with the same `versions`; `versions`: also what differs between versions, which are
+    expected to; `advance`: called with how many of the changed pages are read."""
     chunks = corpus.chunks
     page_ids, digests = chunks["page_id"].to_pylist(), _digests(chunks)
     page_of = dict(zip(digests, page_ids, strict=True))
@@ -345,11 +323,8 @@ def _due(statements: pa.Table, known: int, gone: pa.Table) -> tuple[pa.Table, se
     """Return the statements that have to be compared, and the blocks that are compared whole.
 
     Two sets of nearly the same words share one of their rarest (prefix filtering: Bayardo, Ma, Srikant, WWW 2007).
-
-    Args:
-        statements: all there are, those known before first.
-        known: how many these are.
-        gone: those that gave a value of something and are no more.
+    `statements`: all there are, those known before first; `known`: how many these are; `gone`: those that gave a value
+    of something and are no more.
     """
     fields = pa.concat_tables([gone, _rows(statements.slice(known), "field")])
     blocks = set(pc.list_flatten(fields["terms"]).to_pylist())

@@ -53,13 +53,9 @@ def records_of(table: pa.Table, rows: Sequence[int]) -> list[Chunk]:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """Something to fix, with the texts that show it.
-
-    Attributes:
-        about: its subject: the thing with two values, the target of a link, a date.
-        confidence: 0 to 1, of contradictions; 1 if certain.
-        asked: the number of questions of the last days for the most requested of its pages.
-    """
+    """Something to fix, with the texts that show it. `about`: its subject: the thing with two values, the target of a
+    link, a date. `confidence`: 0 to 1, of contradictions; 1 if certain. `asked`: the number of questions of the last
+    days for the most requested of its pages."""
 
     kind: Kind
     space: str

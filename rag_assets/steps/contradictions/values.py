@@ -143,12 +143,8 @@ def entry_at(kind: Kind, terms: Sequence[str], chunk: Chunk, start: int, end: in
 
 
 def pairs(compared: Iterable[StatedEntry], *, versions: bool = False) -> Iterator[Pair]:
-    """Yield the entries that give another value for the same thing, in an order of their own.
-
-    Args:
-        compared: entries of pages that are in force.
-        versions: whether versions of one page are compared, too.
-    """
+    """Yield the entries that give another value for the same thing, in an order of their own. `compared`: entries of
+    pages that are in force; `versions`: whether versions of one page are compared, too."""
     said = sorted(compared, key=lambda entry: entry.place)
     yield from _of_fields([entry for entry in said if entry.kind == "field"], versions)
     for kind in LEAST:
@@ -404,7 +400,6 @@ def _value_figures(said: Compared) -> frozenset[object]:
 
 
 def _names(said: Compared) -> frozenset[str]:
-    """Return what a sentence calls by name."""
     return frozenset(name.strip("`*_\"'").lower() for name in _NAME.findall(said.text))
 
 

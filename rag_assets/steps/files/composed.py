@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rag_assets.steps.files.records import FileError, FileText, needs
-from rag_assets.steps.formats.blocks import Block, Content, blocks_body, clean
-from rag_assets.steps.formats.budget import Budget, noted
+from rag_assets.steps.formats.blocks import Block, Budget, Content, blocks_body, clean, noted
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.plugins import loaded
@@ -44,11 +43,7 @@ def lack(kind: str) -> str:
 
 def brought(kind: str) -> Any:
     """Return a plug-in's reader for a kind: given the content, an empty `Composed` and `PagesDone`, it returns a
-    FileText.
-
-    Raises:
-        FileError: the plug-in is not installed.
-    """
+    FileText. Raises FileError: the plug-in is not installed."""
     if kind not in loaded(GROUP):
         raise FileError(lack(kind))
     return loaded(GROUP)[kind].load()

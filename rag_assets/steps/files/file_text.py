@@ -17,11 +17,18 @@ from types import MappingProxyType
 from rag_assets.steps.files.composed import Composed, brought, lack
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded, shortened
-from rag_assets.steps.formats.blocks import code_block, row_line
-from rag_assets.steps.formats.budget import BUDGET, Budget, first_chars, first_rows, noted
+from rag_assets.steps.formats.blocks import (
+    BUDGET,
+    Budget,
+    code_block,
+    first_chars,
+    first_rows,
+    noted,
+    row_line,
+    style_classes,
+)
 from rag_assets.steps.formats.element_tree import PageError, parse_html
 from rag_assets.steps.formats.html import templates_as_text
-from rag_assets.steps.formats.text_marks import style_classes
 from rag_serving.documents.kinds import PASSWORD, KindError, extension_of, kind_in
 
 MOST_MEMBERS = 10_000
@@ -79,12 +86,8 @@ class ZipMembers:
             return None
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member.
-
-        Raises:
-            KeyError: there is none of that name.
-            FileError: it is encrypted, broken, or unpacks to more than is allowed.
-        """
+        """Return the content of a member. Raises KeyError: there is none of that name. Raises FileError: it is
+        encrypted, broken, or unpacks to more than is allowed."""
         member = self._members[name]
         if member.flag_bits & 0x1:
             raise FileError(PASSWORD)
@@ -123,12 +126,8 @@ def file_text(
     name: str, content: bytes, budget: Budget = BUDGET, pages_done: PagesDone | None = None, depth: int = 0
 ) -> FileText:
     """Return the text of a file; one that is longer than the budget is cut, and its body ends with the reason
-    (`noted`). `pages_done` follows a paged file; `depth`: how many files it lies in.
-
-    Raises:
-        FileError: its format is not supported, contradicts its name, or is broken.
-        ImportError: the reader of its kind is not installed.
-    """
+    (`noted`). `pages_done` follows a paged file; `depth`: how many files it lies in. Raises FileError: its format is
+    not supported, contradicts its name, or is broken. Raises ImportError: the reader of its kind is not installed."""
     try:
         kind = kind_in(name, content)
     except KindError as error:

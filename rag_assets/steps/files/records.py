@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from rag_assets.steps.formats.budget import Budget, first_chars, noted
+from rag_assets.steps.formats.blocks import Budget, first_chars, noted
 
 MODULES: Mapping[str, str] = MappingProxyType({"pdf": "pypdfium2"})
 """The module without which no file of a kind can be read, where it comes with an extra."""

@@ -1,7 +1,8 @@
 """Blocks: the atoms of a page's text, whatever format the body had; they are joined to one text with offsets.
 
 Also blocks as JSON, between two processes and as the body format `blocks`, and the rows of tables as blocks, each of
-which reads alone. Reading a body format is elsewhere.
+which reads alone. Reading a body format is elsewhere. Budgets: how much of a document is kept, so that
+no small file becomes a large table. Marks that change what a text says: raised, lowered and struck characters.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
-from rag_assets.steps.formats.element_tree import PageError
+from rag_assets.steps.formats.element_tree import AC, Element, PageError
 from rag_serving.text.normalization import OMISSION
 
 SPAN_MAX = 64  # columns a cell may claim; a body with more is broken or hostile
@@ -327,3 +328,201 @@ def _block(fields: Sequence[Any]) -> Block:
         listing=listing,
         links=tuple(Link(*link) for link in block.links) if block.links else (),
     )
+
+
+Mark = Literal["", "raised", "lowered", "struck"]
+
+STRUCK = "struck text"
+"""What the ledger calls text that its page crosses out: no statement of the page, so no part of its text."""
+_RAISED = str.maketrans("0123456789+-−–=()abcdefghijklmnoprstuvwxyz", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
+_LOWERED = str.maketrans("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎")
+_FIGURES = re.compile(r"[0-9+\-−–=()*†‡§,; ]{0,40}[a-z]?[0-9+\-−–=()*†‡§,; ]{0,40}")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|ère|[eè]me|nde?|tm|sm)", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_TAGS: dict[str, Mark] = {"s": "struck", "del": "struck", "strike": "struck", "sup": "raised", "sub": "lowered"}
+STRUCK_CLASSES = frozenset(
+    ("line-through", "strikethrough", "strike-through", "strike", "text-decoration-line-through")
+)
+_SHIFTED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
+_INLINE = frozenset({"span", "font", "a", "b", "i", "em", "strong", "small"})  # a cell's style aligns the whole cell
+_CLASS_RULE = re.compile(r"\.([\w-]{1,100})\s{0,9}\{([^{}]{0,2000})\}")
+_MARKING = re.compile(r"line-through|vertical-align\s{0,9}:\s{0,9}su\w{1,9}")
+_ADF_MARKS: dict[str, Mark] = {"strike": "struck", "sup": "raised", "sub": "lowered"}
+
+
+def shifted(text: str, mark: Mark, before: str = "") -> str:
+    """Return raised or lowered text such that it is no part of the number or word before it: 10⁶, 24¹ months, CO₂.
+
+    Words, phrases (only their leading number is raised) and the endings of ordinals stay as they are; text without
+    Unicode characters for it follows `^` or `_`.
+    """
+    line = clean(text)
+    after_number = before[-1:].isdigit()
+    if mark == "lowered":
+        is_index = after_number or (before[-1:].strip() and " " not in line)
+        return "_" * (after_number and line[:1].isalpha()) + line.translate(_LOWERED) if is_index else line
+    if _FIGURES.fullmatch(line):
+        return line.translate(_RAISED)
+    if " " in line:
+        number = _NUMBER.match(line)
+        return number[0].translate(_RAISED) + line[number.end() :] if number else line
+    is_sign = not any(map(str.isalnum, line))  # ®, ™: no part of a number
+    if is_sign or line[:1] == "[" or _ORDINAL.fullmatch(line) or (line[:1].isalpha() and not after_number):
+        return line
+    return f"^{line}" if line.replace(".", "").isalnum() else f"^({line})"
+
+
+def mark_of(element: Element) -> Mark:
+    """Return an element's mark on its content: by its name, style, class, or a mark of the new editor."""
+    if (mark := _TAGS.get(element.tag)) is not None:
+        return mark
+    if element.tag == f"{AC}adf-node":
+        for child in element.iterchildren(f"{AC}adf-mark"):
+            kind = child.get("key") or child.get("type") or ""
+            for name in (kind, *(part.text or "" for part in child.iter() if kind == "subsup")):
+                if name in _ADF_MARKS:
+                    return _ADF_MARKS[name]
+        return ""
+    style = element.get("style", "")
+    if "line-through" in style or (element.get("class") and STRUCK_CLASSES.intersection(element.get("class").split())):
+        return "struck"
+    found = _SHIFTED.search(style) if style and element.tag in _INLINE else None
+    return "" if found is None else "raised" if found[1].lower() == "super" else "lowered"
+
+
+def style_classes(document: Element) -> None:
+    """Write the marks of classes in the page's own style sheet (exports of Google Docs) into its elements."""
+    styles = {
+        name: found[0]
+        for sheet in document.iter("style")
+        for name, declared in _CLASS_RULE.findall(sheet.text or "")
+        if (found := _MARKING.search(declared))
+    }
+    for element in document.iter() if styles else ():
+        for name in {*(element.get("class") or "").split()} & styles.keys():
+            element.set("style", f"{element.get('style', '')};{styles[name]}")
+
+
+HEADING_MAX = 2_000
+"""Characters; a longer heading is a paragraph, because each section below repeats its headings."""
+
+_GAP = 2  # characters between two blocks
+_NOTE = "\x1a\ue000"
+"""Begins the note of a cut at the end of a body. What somebody else wrote after it is text, unless it is a reason."""
+
+_REASON = re.compile(r"cut at [0-9,]{1,20} [a-z ]{1,30} \(documents\.max_[a-z_]{1,20}\)")
+
+
+class Budget(NamedTuple):
+    """The most that is kept of one document."""
+
+    text_chars: int = 2_000_000
+    headings: int = 10_000
+    blocks: int = 100_000
+    cells: int = 200_000
+
+    def reason(self, name: str) -> str:
+        """Return the exceeded quantity of a document cut at one of these limits, and its setting."""
+        return f"cut at {getattr(self, name):,} {_WORDS[name]} (documents.max_{name})"
+
+
+_WORDS = {"text_chars": "characters of text", "headings": "headings", "blocks": "blocks", "cells": "table cells"}
+
+BUDGET = Budget()
+
+
+def within(content: Content, budget: Budget = BUDGET) -> Content:
+    """Return the content up to where it exceeds the budget, with the reason in `cut`; unchanged if it does not."""
+    if any(block.kind == "heading" and len(block.text) > HEADING_MAX for block in content.blocks):
+        blocks: list[Block] = []
+        for block in content.blocks:
+            if block.kind != "heading" or len(block.text) <= HEADING_MAX:
+                blocks.append(block)
+            else:  # is a paragraph that links still reach
+                blocks += [Block("reference", "", anchors=block.anchors)] if block.anchors else []
+                blocks.append(Block("paragraph", block.text))
+        content = content._replace(blocks=blocks)
+    spent = _BudgetSpent(budget)
+    for place, block in enumerate(content.blocks):
+        if (name := spent.take(block)) is not None:
+            kept = [*content.blocks[:place], *spent.first_part(block, name)]
+            return content._replace(blocks=kept, cut=budget.reason(name))
+    return content
+
+
+class _BudgetSpent:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._left = budget._asdict()
+        self._paths = budget.text_chars  # characters of heading paths, which every section repeats
+        self._above: list[tuple[int, int]] = []  # level and length of the headings above
+
+    def take(self, block: Block) -> str | None:
+        """Count a block; return the name of the limit that it exceeds."""
+        costs = {"text_chars": len(block.text) + _GAP, "blocks": 1 + len(block.links), "cells": _cells(block)}
+        costs["headings"] = int(block.kind == "heading")
+        for name, cost in costs.items():
+            if cost > self._left[name]:
+                return name
+        for name, cost in costs.items():
+            self._left[name] -= cost
+        if block.kind != "heading" or not block.level:
+            return None
+        while self._above and self._above[-1][0] >= block.level:
+            self._above.pop()
+        self._above.append((block.level, len(block.text)))
+        self._paths -= sum(length for _, length in self._above)
+        return "text_chars" if self._paths < 0 else None
+
+    def first_part(self, block: Block, exceeded: str) -> list[Block]:
+        """Return the part of a block that still fits: lines of code, words of prose, cells of a row."""
+        if exceeded == "cells":
+            return [_with_text(block, "|".join(block.text.split("|", self._left["cells"] + 1)[:-1]) + "|")]
+        room = self._left["text_chars"] - _GAP
+        if exceeded != "text_chars" or block.kind == "heading" or room <= 0:
+            return []
+        if block.kind == "code":
+            fence, _, rest = block.text.partition("\n")
+            end = fence[: len(fence) - len(fence.lstrip("`"))]
+            body = rest[: max(room - 2 * len(fence) - 2, 0)].rpartition("\n")[0]
+            return [_with_text(block, f"{fence}\n{body}\n{end}")] if body.strip() else []
+        head = block.text[:room]
+        words = head.rpartition(" |")[0] + " |" if block.kind == "table" else head.rsplit(None, 1)[0]
+        return [_with_text(block, words)] if words.strip(" |") else []
+
+
+def _with_text(block: Block, text: str) -> Block:
+    return block._replace(text=text, linked=min(block.linked, len(text)))
+
+
+def _cells(block: Block) -> int:
+    if block.kind != "table":
+        return 0
+    row = block.text.partition("\n")[0]
+    return row.count("|") - row.count("\\|") - 1
+
+
+def noted(body: str, reason: str) -> str:
+    """Return a body that was cut, with the reason after it; `without_note` parts them again."""
+    return f"{body}{_NOTE}{reason}"
+
+
+def without_note(body: str) -> tuple[str, str | None]:
+    """Return a body and the reason why it was cut, None if it was not."""
+    text, mark, reason = body.rpartition(_NOTE)
+    return (text, reason) if mark and _REASON.fullmatch(reason) else (body, None)
+
+
+def first_chars(text: str, budget: Budget) -> tuple[str, str | None]:
+    """Return the text up to the budget, at the end of a line if there is one, and the reason of a cut."""
+    if len(text) <= budget.text_chars:
+        return text, None
+    head = text[: budget.text_chars]
+    return head[: head.rfind("\n") + 1] or head, budget.reason("text_chars")
+
+
+def first_rows(rows: Sequence[Sequence[str]], budget: Budget) -> tuple[list[Sequence[str]], str | None]:
+    """Return the rows of a table of which each is as wide as the widest, up to the budget, and the reason of a cut."""
+    width = max(map(len, rows), default=1)
+    most = max(budget.cells // max(width, 1), 1)
+    return list(islice(rows, most)), budget.reason("cells") if len(rows) > most else None

@@ -266,12 +266,9 @@ class PageError(Exception):
 
 
 def parse_html(source: str | bytes, huge: bool = True) -> Element:
-    """Return the tree of a document, without comments and processing instructions; nothing is fetched.
-
-    Raises:
-        PageError: it has no element, or the parser stopped at a limit of its own.
-        MemoryError: there was no memory left.
-    """
+    """Return the tree of a document, without comments and processing instructions; nothing is fetched. Raises
+    PageError: it has no element, or the parser stopped at a limit of its own. Raises MemoryError: there was no memory
+    left."""
     from lxml import etree, html
 
     content = source.encode(errors="replace") if isinstance(source, str) else source
@@ -286,12 +283,8 @@ def parse_html(source: str | bytes, huge: bool = True) -> Element:
 
 
 def check_whole(parser: Any) -> None:
-    """Raise if a parser stopped at a limit of its own: its document is then incomplete.
-
-    Raises:
-        PageError: elements are nested too deep, or one of them is too large.
-        MemoryError: there was no memory left.
-    """
+    """Raise if a parser stopped at a limit of its own: its document is then incomplete. Raises PageError: elements are
+    nested too deep, or one of them is too large. Raises MemoryError: there was no memory left."""
     from lxml import etree
 
     for entry in parser.error_log:

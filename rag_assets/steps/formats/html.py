@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from rag_assets.steps.formats.blocks import Content
+from rag_assets.steps.formats.blocks import Content, style_classes
 from rag_assets.steps.formats.element_tree import AC, NO_TEXT, Element, PageError, parse_html
 from rag_assets.steps.formats.macros import taken_losses, wordless_elements
 from rag_assets.steps.formats.storage_elements import tree_content
-from rag_assets.steps.formats.text_marks import style_classes
 
 _PAGE = re.compile(r"(?:^|_)([0-9]+)\.html\Z")
 

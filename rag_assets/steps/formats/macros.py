@@ -39,14 +39,9 @@ _WIKI_MACRO = re.compile(r"\{([\w./-]{1,80})(?::([^{}\n]{0,1000}))?\}")
 
 
 def is_gate(name: str, parameters: Mapping[str, str], has_body: bool, plain: str | None = None) -> bool:
-    """Return whether a macro chooses its readers, or its text in wiki markup has a macro that does.
-
-    Args:
-        name: of the macro, in lower case.
-        parameters: by name.
-        has_body: parameters of a macro without a body may name people whom it shows.
-        plain: its body, if that is no markup.
-    """
+    """Return whether a macro chooses its readers, or its text in wiki markup has a macro that does. `name`: of the
+    macro, in lower case; `parameters`: by name; `has_body`: parameters of a macro without a body may name people whom
+    it shows; `plain`: its body, if that is no markup."""
     given = (re.sub(r"[-_. ]", "", key[-80:]) for key, value in parameters.items() if value and has_body)
     if _NAME.search(name) or any(map(_READERS.search, given)):
         return True

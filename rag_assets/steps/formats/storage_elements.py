@@ -19,6 +19,7 @@ from rag_assets.steps.formats import macros
 from rag_assets.steps.formats.blocks import (
     BREAK,
     PICTURE,
+    STRUCK,
     Block,
     Cell,
     Content,
@@ -29,11 +30,12 @@ from rag_assets.steps.formats.blocks import (
     clean,
     code_block,
     flat,
+    mark_of,
     paragraphs,
     row_blocks,
+    shifted,
 )
 from rag_assets.steps.formats.element_tree import AC, AT, RI, Element, PageError, parse_storage
-from rag_assets.steps.formats.text_marks import STRUCK, mark_of, shifted
 from rag_serving.text.normalization import OMISSION
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful

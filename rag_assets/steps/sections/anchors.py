@@ -183,11 +183,7 @@ def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
 
     A link names an anchor by its words (`ac:anchor`: a heading's, or an anchor macro's name) or by its whole id (the
     part of an address behind `#`). A repeated anchor leads to the first, as in a browser; the page's own text alone has
-    anchors.
-
-    Args:
-        sections: rows of SECTIONS.
-        pages: rows of PAGES, at least those of the sections.
+    anchors. `sections`: rows of SECTIONS; `pages`: rows of PAGES, at least those of the sections.
     """
     pages = pages.select(["page_id", "space", "title", "url", "anchor_flavor"])
     page_of = {row["page_id"]: row for row in pages.to_pylist()}

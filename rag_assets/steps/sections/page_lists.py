@@ -41,12 +41,8 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 class PageLists:
-    """The lists on a source's pages.
-
-    Args:
-        pages: rows of PAGES that a list may show: neither attached files nor comments.
-        library: the pages that a list may be about.
-    """
+    """The lists on a source's pages. `pages`: rows of PAGES that a list may show: neither attached files nor comments;
+    `library`: the pages that a list may be about."""
 
     def __init__(self, pages: pa.Table, library: Library) -> None:
         self._pages, self._library = pages, library
@@ -250,16 +246,9 @@ class CqlError(Exception):
 
 
 def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
-    """Return whether the query matches a page, as a function of its row of PAGES.
-
-    Args:
-        cql: the query; its order is left out.
-        here: row of the page with the query.
-        known: ids of all pages; a query about another one is not read.
-
-    Raises:
-        CqlError: it is more than this module reads.
-    """
+    """Return whether the query matches a page, as a function of its row of PAGES. `cql`: the query; its order is left
+    out. `here`: row of the page with the query. `known`: ids of all pages; a query about another one is not read.
+    Raises CqlError: it is more than this module reads."""
     if len(cql) > CHARS_MAX:
         raise CqlError(f"it is longer than {CHARS_MAX} characters")
     parser = _Parser(_tokens(_ORDER.sub("", cql)), here, known)

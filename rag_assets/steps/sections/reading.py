@@ -7,8 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from rag_assets.steps.formats.blocks import BREAK, Block, Content, blocks_content, clean, paragraphs
-from rag_assets.steps.formats.budget import BUDGET, Budget, within, without_note
+from rag_assets.steps.formats.blocks import (
+    BREAK,
+    BUDGET,
+    Block,
+    Budget,
+    Content,
+    blocks_content,
+    clean,
+    paragraphs,
+    within,
+    without_note,
+)
 from rag_assets.steps.formats.element_tree import Element, PageError, markdown_tree, parse_storage
 from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.macros import is_excerpt, shown_macros, wordless_elements

@@ -79,14 +79,10 @@ def build_sections(
 ) -> SectionsResult:
     """Return sections and macros of all pages, in their order.
 
-    A page that cannot be read is recorded and stops nothing.
-
-    Args:
-        pages: rows of PAGES.
-        max_page_bytes: a page with a larger body of UTF-8 is recorded as failed.
-        others: rows of PAGES to look up text of other pages, the source's own first; empty: the pages alone.
-        listed: the pages that lists of pages may show; None: lists stay away.
-        reader: reads the bodies; None: this process, within the default budget.
+    A page that cannot be read is recorded and stops nothing. `pages`: rows of PAGES. `max_page_bytes`: a page with a
+    larger body of UTF-8 is recorded as failed. `others`: rows of PAGES to look up text of other pages, the source's own
+    first; empty: the pages alone. `listed`: the pages that lists of pages may show; None: lists stay away. `reader`:
+    reads the bodies; None: this process, within the default budget.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
@@ -314,16 +310,9 @@ def with_other_sources(
     max_page_bytes: int,
     reader: BodyReader | None = None,
 ) -> Across:
-    """Return the chunks of a source, with those pages made again that show a page of another source.
-
-    Args:
-        source: with the referring pages.
-        others: PAGES of the tenant's other sources by name.
-        tokenizer: see `build_chunks`.
-        size: see `build_chunks`.
-        max_page_bytes: a larger page is not read.
-        reader: see `build_sections`.
-    """
+    """Return the chunks of a source, with those pages made again that show a page of another source. `source`: with the
+    referring pages; `others`: PAGES of the tenant's other sources by name; `tokenizer`: see `build_chunks`; `size`: see
+    `build_chunks`; `max_page_bytes`: a larger page is not read; `reader`: see `build_sections`."""
     asking = source.pages.filter(pc.is_in(source.pages["page_id"], value_set=pa.array(source.missed, pa.string())))
     alone = build_sections(asking, max_page_bytes, [source.pages], source.listed, reader)
     result = build_sections(asking, max_page_bytes, [source.pages, *others.values()], source.listed, reader)

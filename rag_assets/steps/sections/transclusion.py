@@ -41,13 +41,8 @@ def split_at_headings(
     blocks: Sequence[Block], heading: str, path: tuple[str, ...], anchors: Anchors | OneAnchor
 ) -> Iterator[OutlineSection]:
     """Yield sections in order, with text or without. An anchor belongs to the text after it, even in the next section.
-
-    Args:
-        blocks: of a whole body.
-        heading: of the text above the first heading.
-        path: the headings above all of it.
-        anchors: called in document order.
-    """
+    `blocks`: of a whole body; `heading`: of the text above the first heading; `path`: the headings above all of it;
+    `anchors`: called in document order."""
     section = OutlineSection(0, heading, path, anchors.title())
     above: list[tuple[int, str]] = []
     waiting: list[HeadingAnchor] = []
@@ -106,13 +101,9 @@ class Library:
     """The pages that references may name, by space and title; titles are unique in a space, whatever their case.
 
     Pages of the referring source come first. A page of another source is taken only if it is on the same site and no
-    second one has its name: two sites may have spaces of the same key.
-
-    Args:
-        pages: rows of PAGES.
-        max_page_bytes: a larger page is not read.
-        others: rows of PAGES of the tenant's other sources.
-        reader: reads bodies; None: this process, within the default budget.
+    second one has its name: two sites may have spaces of the same key. `pages`: rows of PAGES. `max_page_bytes`: a
+    larger page is not read. `others`: rows of PAGES of the tenant's other sources. `reader`: reads bodies; None: this
+    process, within the default budget.
     """
 
     def __init__(
@@ -129,13 +120,8 @@ class Library:
         self._contents: dict[_Key, Content | None] = {}
 
     def find(self, space: str, title: str, asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the row of the page, None if there is none. A title may carry its space: `ENG:Release steps`.
-
-        Args:
-            space: key of the space.
-            title: of the page.
-            asking: row of the page with the reference.
-        """
+        """Return the row of the page, None if there is none. A title may carry its space: `ENG:Release steps`. `space`:
+        key of the space; `title`: of the page; `asking`: row of the page with the reference."""
         if not self._rows:
             names = zip(self._pages["space"].to_pylist(), self._pages["title"].to_pylist(), strict=True)
             for row, name in enumerate(names):

@@ -20,7 +20,7 @@ from citelock_sites.rst.context import RstContext, RstSettings, names
 from citelock_sites.rst.directives import directive_of
 from citelock_sites.rst.reader import LinearInliner, SphinxReader
 from citelock_sites.rst.roles import SHOWN, role_of
-from rag_assets.steps.formats.text_marks import STRUCK_CLASSES
+from rag_assets.steps.formats.blocks import STRUCK_CLASSES
 
 
 def title_of(document: Any) -> str:

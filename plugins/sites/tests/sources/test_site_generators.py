@@ -15,8 +15,7 @@ from citelock_sites.js_values import exported
 from citelock_sites.mdx import Mdx
 from citelock_sites.mkdocs_markdown import MkdocsSlugger, plain_markdown
 from rag_assets.sources.sites.markdown_page import GithubSlugger
-from rag_assets.sources.sites.site import SiteBody, SitePlan, found_site
-from rag_assets.sources.sites.trees import FolderTree
+from rag_assets.sources.sites.site import FolderTree, SiteBody, SitePlan, found_site
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.html import html_content
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citelock_sites.templates import Template, text_of_value
-from rag_assets.sources.sites.site import SiteBody, SitePlan, found_site
-from rag_assets.sources.sites.trees import FolderTree
+from rag_assets.sources.sites.site import FolderTree, SiteBody, SitePlan, found_site
 from rag_assets.steps.formats.html import html_content
 from rag_serving.text.normalization import OMISSION
 

@@ -16,22 +16,25 @@ from rag_assets.steps.files.records import FileText
 from rag_assets.steps.formats.blocks import (
     BREAK,
     HEADER_MAX,
+    STRUCK,
     Block,
+    Budget,
     Cell,
     Content,
     Link,
+    Mark,
     Repeats,
     blocks_body,
     clean,
     code_block,
     flat,
     grid,
+    noted,
     one_header,
     paragraphs,
     row_blocks,
+    shifted,
 )
-from rag_assets.steps.formats.budget import Budget, noted
-from rag_assets.steps.formats.text_marks import STRUCK, Mark, shifted
 from rag_assets.steps.sections.anchors import Anchors
 
 
@@ -191,14 +194,9 @@ class BlockWriter:
             self.ledger[name, outcome] += number
 
     def heading(self, line: Line, level: int, label: str = "", names: Sequence[str] = ()) -> None:
-        """Write a heading; its id is made of its words, not of the number in front of them.
-
-        Args:
-            line: its words.
-            level: from 1.
-            label: the number in front of them.
-            names: ids by which links reach it, first the one that citations use; without any it is made here.
-        """
+        """Write a heading; its id is made of its words, not of the number in front of them. `line`: its words. `level`:
+        from 1. `label`: the number in front of them. `names`: ids by which links reach it, first the one that citations
+        use; without any it is made here."""
         words = " ".join(line.paragraphs())
         if not words:
             return

@@ -1,4 +1,4 @@
-"""DOCX files: what a Word document says, in blocks. Styles and numbers are in `word_styles`.
+"""DOCX files: what a Word document says, in blocks. Styles and numbers are in `parts`.
 
 mammoth, which makes HTML of such files, was tried on tests/office/samples/manual.docx: hidden text and the table of
 contents became text, the numbers of headings and lists and the description of a picture were gone, nothing was counted.
@@ -15,19 +15,23 @@ from rag_assets.steps.files.office.parts import (
     DGM,
     C,
     M,
+    Numbering,
     Package,
+    ParagraphKind,
     Relation,
+    Styles,
+    W,
     equation_text,
+    is_on,
+    small_int,
     target_of,
+    value_of,
     write_chart,
     write_diagram,
 )
-from rag_assets.steps.files.office.word_styles import Numbering, ParagraphKind, Styles, W, is_on, small_int, value_of
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import Cell, clean
-from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.blocks import Budget, Cell, Mark, clean
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.text_marks import Mark
 from rag_serving.text.normalization import OMISSION
 
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"

@@ -15,15 +15,16 @@ from rag_assets.steps.files.office.parts import (
     Package,
     description_of,
     equation_text,
+    is_on,
+    number_text,
+    small_int,
     target_of,
     write_chart,
     write_diagram,
     write_run,
 )
-from rag_assets.steps.files.office.word_styles import is_on, number_text, small_int
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import Cell
-from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.blocks import Budget, Cell
 from rag_assets.steps.formats.element_tree import Element
 
 T = TypeVar("T")

@@ -22,17 +22,16 @@ from rag_assets.steps.files.office.parts import (
     C,
     Package,
     description_of,
+    is_on,
     paragraph_text,
     pulled,
+    small_int,
     target_of,
     write_chart,
 )
-from rag_assets.steps.files.office.word_styles import is_on, small_int
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.formats.blocks import Cell, clean
-from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.blocks import STRUCK, Budget, Cell, Mark, clean
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.text_marks import STRUCK, Mark
 
 ROWS_MAX, COLUMNS_MAX = 1_048_576, 16_384
 """Of a sheet in Excel; what lies beyond is read by no program."""

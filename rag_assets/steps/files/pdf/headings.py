@@ -36,14 +36,8 @@ _BARE = re.compile(r"[\W_]+")
 
 
 def document_name(title: str, pages: Sequence[PageRows], shown: Sequence[PageRows], blocks: Sequence[Block]) -> str:
-    """Return a document's own name; empty if it has none.
-
-    Args:
-        title: that of its metadata.
-        pages: its lines.
-        shown: the same without repeated ones.
-        blocks: its blocks.
-    """
+    """Return a document's own name; empty if it has none. `title`: that of its metadata; `pages`: its lines; `shown`:
+    the same without repeated ones; `blocks`: its blocks."""
     name = clean(_WRITTEN_BY.sub("", clean(title)))
     is_name = len(name) <= _MOST and len(_WORD.findall(name)) >= 2 and not _FILE.search(name)
     parts = [*([name] if is_name else []), *_running(pages, shown)]

@@ -34,8 +34,7 @@ from rag_assets.steps.files.pdf.rows import (
 )
 from rag_assets.steps.files.pdf.tables import tables_of
 from rag_assets.steps.files.pdf.words import Grid, PageRows, PdfRow
-from rag_assets.steps.formats.blocks import Block, Cell, Content, Repeats, clean, row_blocks
-from rag_assets.steps.formats.text_marks import STRUCK
+from rag_assets.steps.formats.blocks import STRUCK, Block, Cell, Content, Repeats, clean, row_blocks
 
 _OUTER = 3  # lines at the top and at the bottom of a page that may be repeated
 _MARGIN = 0.13  # of the page's height

@@ -16,8 +16,7 @@ from rag_assets.steps.files.pdf.rows import evened, readable, rows_of
 from rag_assets.steps.files.pdf.tables import ruled_tables
 from rag_assets.steps.files.pdf.words import Box, PageRows, page_text, turned_place
 from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
-from rag_assets.steps.formats.blocks import blocks_body
-from rag_assets.steps.formats.budget import Budget, noted, within
+from rag_assets.steps.formats.blocks import Budget, blocks_body, noted, within
 from rag_serving.documents.kinds import PASSWORD
 
 OBJECTS_MAX = 20_000
@@ -146,18 +145,10 @@ def pdf_text(
     pages_done: PagesDone | None,
     recognized: Mapping[int, OcrPage] | None = None,
 ) -> FileText:
-    """Return the blocks of a PDF up to the budget.
-
-    Args:
-        content: the file's bytes.
-        budget: the most that is kept of it.
-        pages_done: receives the number of pages read.
-        recognized: the OCR text, by page from 1; blocks on these pages have its confidence.
-
-    Raises:
-        FileError: it is no PDF, encrypted, has too many pages, an unreadable one, or no text at all.
-        ImportError: pypdfium2 is not installed.
-    """
+    """Return the blocks of a PDF up to the budget. `content`: the file's bytes. `budget`: the most that is kept of it.
+    `pages_done`: receives the number of pages read. `recognized`: the OCR text, by page from 1; blocks on these pages
+    have its confidence. Raises FileError: it is no PDF, encrypted, has too many pages, an unreadable one, or no text at
+    all. Raises ImportError: pypdfium2 is not installed."""
     import pypdfium2
 
     rows: list[PageRows] = []

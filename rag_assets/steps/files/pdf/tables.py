@@ -407,7 +407,6 @@ def _is_filler(row: PdfRow, border: float) -> bool:
 
 
 def _grid(lines: Sequence[_TableLine]) -> Grid | None:
-    """Return the table of these lines; None if they are none."""
     multiple = [line for line in lines if len(line.cells) > 1]
     if len(multiple) < 2:
         return None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from rag_assets.steps.formats.text_marks import Mark, shifted
+from rag_assets.steps.formats.blocks import Mark, shifted
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
