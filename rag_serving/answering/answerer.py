@@ -83,8 +83,7 @@ class Answering:
 
     def __init__(self, config: Config, embedder: Embedder) -> None:
         """Read the weights of the extractive generator. Raises ConfigError: `gates.confidence_weights` is unusable."""
-        self.config = config
-        self.embedder = embedder
+        self.config, self.embedder = config, embedder
         self.generator = Generator(config.generation, budgets=config.prompt)
         self.tables = open_tables(config)
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -317,17 +317,9 @@ class Turns:
             lines.pop(caller, None)
 
 
-class WantedTurn(NamedTuple):
-    """Tell whose turn a request waits for: one of `at_once` of its tenant, in its caller's line."""
-
-    tenant: str
-    caller: str
-    at_once: int
-
-
 def want_turn(scope: Scope, tenant: str, caller: str, at_once: int) -> None:
-    """Note in a request that it has to wait for a turn."""
-    scope.setdefault("state", {})[_WANTED] = WantedTurn(tenant, caller, at_once)
+    """Note in a request that it has to wait for a turn: one of `at_once` of its tenant, in its caller's line."""
+    scope.setdefault("state", {})[_WANTED] = tenant, caller, at_once
 
 
 class InTurn:
@@ -337,7 +329,7 @@ class InTurn:
         self._app, self._turns = app, Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted: WantedTurn | None = scope.get("state", {}).get(_WANTED)
+        wanted: tuple[str, str, int] | None = scope.get("state", {}).get(_WANTED)
         if wanted is None:
             await self._app(scope, receive, send)
             return

@@ -198,8 +198,7 @@ class Watch:
     """Calls some functions in turn until it is closed; each must return at once. One that fails does not stop it."""
 
     def __init__(self, looks: Sequence[Callable[[], object]], every_s: float = EVERY_S) -> None:
-        self._looks = looks
-        self._every_s = every_s
+        self._looks, self._every_s = looks, every_s
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 

@@ -132,8 +132,7 @@ class BodyLimit:
     them; beyond is 413, later is 408. `lower`: the limits of paths that read less."""
 
     def __init__(self, app: ASGIApp, max_bytes: int, lower: Mapping[str, int] | None = None) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
+        self._app, self._max_bytes = app, max_bytes
         self._lower = lower or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

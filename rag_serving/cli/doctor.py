@@ -71,14 +71,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield Finding("tenants", "fail", "none is configured", f"add `tenants: {{NAME: {{}}}}` to {where}")
     if config.index.kind not in ("disk", *loaded(DATABASES)):
         yield Finding("index", "fail", f"no plug-in brings {config.index.kind}", "pip install 'citelock[stores]'")
-    yield _weights(config)
-    yield _embedder(config)
-    yield _generator(config)
-    yield _contexts(config)
-    yield _reranker(config)
-    yield _telemetry(config)
-    yield _jobs(config)
-    yield _tracing(config)
+    for check in (_weights, _embedder, _generator, _contexts, _reranker, _telemetry, _jobs, _tracing):
+        yield check(config)
     if config.tenants:
         yield _phases(config)
     chroma, dagster = _version("chromadb"), _version("dagster")

@@ -211,8 +211,7 @@ class Inbox:
 
     def __init__(self, key: str, settings: Files, folder: Path) -> None:
         """`folder`: that of the source (`Store.source`)."""
-        self.key = key
-        self.settings = settings
+        self.key, self.settings = key, settings
         self.files = _files_of(folder / "inbox")
         own = settings.readers
         self._own = reader_class([own]) if isinstance(own, list) else EVERYONE

@@ -161,8 +161,7 @@ class LexicalIndex(Bm25):
         self, ids: memoryview, facts: Mapping[str, Any], vocabulary: Mapping[str, int], arrays: Mapping[str, Numbers]
     ) -> None:
         """`ids`: the chunk id of every row, as JSON."""
-        self._ids = ids
-        self._vocabulary = vocabulary
+        self._ids, self._vocabulary = ids, vocabulary
         self._starts, self._rows, self._weights, self._counts, lengths = (arrays[name] for name in ARRAYS)
         super().__init__(lengths)
         self.content = str(facts["content"])  # digest of what was indexed

@@ -175,8 +175,7 @@ class Child:
 
     def __init__(self, limits: Limits, command: Sequence[str]) -> None:
         """`command`: a program that answers frames on its standard output; see `module_command`."""
-        self._limits = limits
-        self._command = command
+        self._limits, self._command = limits, command
         self._process: subprocess.Popen[bytes] | None = None
         self._turn = threading.Lock()
         self._ending: Callable[[], object] = lambda: None

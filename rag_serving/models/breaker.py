@@ -17,9 +17,7 @@ class Breaker:
     threads. M. Nygard, Release It! (2007), section 5.2."""
 
     def __init__(self, failures: int = 5, reset_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._failures = failures
-        self._reset_s = reset_s
-        self._clock = clock
+        self._failures, self._reset_s, self._clock = failures, reset_s, clock
         self._lock = threading.Lock()
         self._failed = 0
         self._opened_at: float | None = None  # or the time the last probe was let through

@@ -222,8 +222,7 @@ class TenantServices:
 
     def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
         self.config = config = config.of_tenant(tenant)
-        self.tenant = tenant
-        self.published = published
+        self.tenant, self.published = tenant, published
         self.receipts, self.telemetry = services.receipts, services.telemetry
         self.log = QuestionLog(services.telemetry)
         self.secrecy = Secrecy(config.home, config.telemetry.store_questions)

@@ -204,10 +204,7 @@ class Proofs:
     def __init__(
         self, config: Config, tenant: str, published: CurrentGeneration, receipts: ReceiptStore, secrecy: Secrecy
     ) -> None:
-        self._config = config
-        self._tenant = tenant
-        self._published = published
-        self._receipts = receipts
+        self._config, self._tenant, self._published, self._receipts = config, tenant, published, receipts
         self._secrecy = secrecy
 
     def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:

@@ -107,10 +107,7 @@ class Reranking:
     """The state shared by the routes."""
 
     def __init__(self, settings: RerankService, engine: Engine, meters: Meters, name: str, token: str | None) -> None:
-        self.settings = settings
-        self.engine = engine
-        self.meters = meters
-        self.name = name
+        self.settings, self.engine, self.meters, self.name = settings, engine, meters, name
         self._token = token.encode() if token else None
         self._slots = asyncio.Semaphore(settings.max_concurrent)
 
@@ -266,10 +263,7 @@ class Engine:
         self, open_model: Callable[[], Model], settings: RerankService, meters: Meters, on_failure: Callable[[], None]
     ) -> None:
         """`on_failure` is called when the model cannot be opened: nothing will ever be scored."""
-        self._open_model = open_model
-        self._settings = settings
-        self._meters = meters
-        self._on_failure = on_failure
+        self._open_model, self._settings, self._meters, self._on_failure = open_model, settings, meters, on_failure
         self._model: Model | None = None
         self._batcher: MicroBatcher[Pair] | None = None
         self.problem: str | None = None
@@ -348,9 +342,7 @@ class MicroBatcher(Generic[AnyPair]):
     A run that fails is repeated for each of its requests alone, once, so that nobody fails for somebody else."""
 
     def __init__(self, score: Callable[[Sequence[AnyPair]], list[float]], max_pairs: int, wait_s: float) -> None:
-        self._score = score
-        self._max_pairs = max_pairs
-        self._wait_s = wait_s
+        self._score, self._max_pairs, self._wait_s = score, max_pairs, wait_s
         self._jobs: queue.SimpleQueue[Job[AnyPair] | None] = queue.SimpleQueue()
         self._held: Job[AnyPair] | None = None  # came in, but no longer fitted
         self._failed_runs = 0

@@ -18,14 +18,6 @@ _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _OLD_WEIGHTS = ["pytorch_model*.bin"]  # read as weights alone; only where a model has nothing safer
 
 
-def check_folder(model: str) -> None:
-    """Raise ModelError if a folder has no model: before imports that take seconds."""
-    if Path(model).is_dir() and not Path(model, "config.json").is_file():
-        raise ModelError(
-            f"the reranker {model!r} cannot be loaded (the folder has no usable model): it has no config.json"
-        )
-
-
 def model_folder(model: str) -> str:
     """Return the folder with the model's files at its commit (`NAME@COMMIT`) or the pinned one, downloaded if it is not
     in the hub's cache. A folder stays as it is, and so does a name without a known commit: its newest version is then
@@ -65,8 +57,7 @@ class CrossEncoder:
 
     def __init__(self, name: str, model: Any, tokenizer: Any, device: str, max_seq_len: int) -> None:
         """A loaded model; `open` is the usual way in."""
-        self.name = name
-        self.device = device
+        self.name, self.device = name, device
         self.max_seq_len = min(max_seq_len, _positions(model.config), int(tokenizer.model_max_length))
         self._model = model.to(device).eval()
         self._tokenizer = tokenizer
@@ -76,7 +67,9 @@ class CrossEncoder:
     def open(cls, model: str, device: str = "auto", max_seq_len: int = 512) -> CrossEncoder:
         """Load a model by its folder, or by its name on the hub; half precision only on CUDA. Raises
         ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker."""
-        check_folder(model)
+        if Path(model).is_dir() and not Path(model, "config.json").is_file():  # before imports that take seconds
+            why = "the folder has no usable model): it has no config.json"
+            raise ModelError(f"the reranker {model!r} cannot be loaded ({why}")
         try:
             import torch
             from FlagEmbedding import FlagReranker

@@ -71,8 +71,7 @@ class RowBuilder:
         """`origin`: where questions come from; in a terminal their time is mostly that of opening model and pages.
         `redact`: removes personal data from readers' words."""
         self._tenant, self._origin, self._redact = tenant, origin, redact
-        self._key = key
-        self._store_questions = store_questions
+        self._key, self._store_questions = key, store_questions
 
     def of_answer(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"

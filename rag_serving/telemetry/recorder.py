@@ -106,9 +106,7 @@ class Recorder(WritingThread[Row]):
         """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError. `loss_of`
         makes the row that says how many rows were dropped; without it that is only counted."""
         super().__init__("telemetry")
-        self._open = open_writer
-        self._capacity = capacity
-        self._loss_of = loss_of
+        self._open, self._capacity, self._loss_of = open_writer, capacity, loss_of
         self._writer: Writer | None = None
         self._recorded = self._dropped = self._losses_written = 0
 

@@ -28,9 +28,7 @@ class SqliteWriter:
     """Writes batches of rows; hands over to another writer where the file is new, too old, or refuses a row."""
 
     def __init__(self, path: Path, keep_days: int, open_other: Callable[[], Writer]) -> None:
-        self._path = path
-        self._keep_days = keep_days
-        self._open_other = open_other
+        self._path, self._keep_days, self._open_other = path, keep_days, open_other
         self._other: Writer | None = None
 
     def write(self, batch: Sequence[Row]) -> int:

@@ -39,8 +39,7 @@ class DatabaseWriter:
     """Writes batches of rows. Rows of days before the last `keep_days` are deleted with the first, and once a day."""
 
     def __init__(self, open_engine: Callable[[], Engine], keep_days: int) -> None:
-        self._open = open_engine
-        self._keep_days = keep_days
+        self._open, self._keep_days = open_engine, keep_days
         self._upkept_at: float | None = None
         self._engine: Engine | None = None
 

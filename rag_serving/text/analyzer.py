@@ -52,12 +52,7 @@ def analyze(text: str) -> list[str]:
     --flag, ERR-4012) gives itself, each part that is a compound, and the stems of its words; a version number gives
     itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts written without spaces give characters and character
     pairs."""
-    return list(chain.from_iterable(map(_terms, words_of(text))))
-
-
-def terms_of_word(word: str) -> tuple[str, ...]:
-    """Return the terms of one word that `words_of` gave: those that `analyze` gives for it in its text."""
-    return _terms(word)
+    return list(chain.from_iterable(map(terms_of_word, words_of(text))))
 
 
 def tokens_of(text: str) -> list[str]:
@@ -99,8 +94,8 @@ def analyze_passage(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1 << 17)
-def _terms(word: str) -> tuple[str, ...]:
-    """Return the terms of one match of `_WORD`; cached, because vocabularies are small."""
+def terms_of_word(word: str) -> tuple[str, ...]:
+    """Return the terms that `analyze` gives for one word of `words_of`; cached, because vocabularies are small."""
     name = word[:_LONGEST_NAME]
     if name.islower() and name.isalpha() and name.isascii():
         return _word(name)

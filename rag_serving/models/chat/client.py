@@ -218,8 +218,7 @@ class _Limited(httpx.AsyncByteStream):
     """A body of which no more than `limit` bytes are read."""
 
     def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
-        self._stream = stream
-        self._left = limit
+        self._stream, self._left = stream, limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:

@@ -303,8 +303,7 @@ class _Graph:
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
         self.nodes: list[bytes] = []
         self.initializers: dict[str, bytes] = {}
-        self._tensors = tensors
-        self._file = file
+        self._tensors, self._file = tensors, file
 
     def op(self, kind: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
         """Add a node; returns the name of its output."""
