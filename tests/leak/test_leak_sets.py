@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,9 @@ def linked(wiki: Wiki, dice: random.Random) -> Wiki:
 
 
 @pytest.mark.parametrize("of_others", [False, True], ids=["of their own", "of others"])
-def test_hidden_pages_change_no_value_of_the_tables(
-    tmp_path: Path, seed: int, size: Callable[[int], int], of_others: bool
-) -> None:
+def test_hidden_pages_change_no_value_of_the_tables(tmp_path: Path, seed: int, of_others: bool) -> None:
     dice = random.Random(f"sets {seed} {of_others}")
-    made = sharing_wiki(size(200), seed + 1000) if of_others else restricted_wiki(size(300), seed + 1000)
-    wiki = linked(made, dice)
+    wiki = linked(sharing_wiki(200, seed + 1000) if of_others else restricted_wiki(300, seed + 1000), dice)
     judge = Judge(wiki)
     whole = received(tmp_path / "whole", wiki)
     for number in range(3):
