@@ -61,7 +61,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(options: argparse.Namespace, results: dict[str, Any]) -> Iterator[str]:
-    """Fill in the results part by part, and name each."""
     progress = BenchProgress()
     for judged in [] if options.no_quality else judged_sets(options.data):
         results["quality"][judged.name] = measure_quality(judged.read(), options.cache / judged.name, progress)
@@ -106,7 +105,6 @@ def measure_quality(collection: BeirCollection, home: Path, report: Report) -> d
 
 
 def _named(mode: Mode, report: Report) -> Report:
-    """Return a report for one mode: work of its own, with its own time left."""
     return lambda what, done, total: report(f"{what}, {mode}", done, total)
 
 

@@ -1,4 +1,4 @@
-"""`python -m evals.bench.ablation`: every stage of retrieval on and off, as CSV and JSON and in docs/benchmarks.md."""
+"""`python -m evals.bench.ablation`: every stage of retrieval on and off, as CSV and in docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evals.bench.corpora import DATA, judged_sets
 from evals.bench.report import empty_page, markdown, with_tables
 from evals.evaluation.ablation import VARIANTS, ablate
 from evals.evaluation.bench import Bench
-from rag_serving.artifacts.store import write_json, write_text
+from rag_serving.artifacts.store import write_text
 from rag_serving.config.loading import parse_config
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,11 +50,10 @@ def figures(name: str, bench: Bench) -> dict[str, float]:
 
 
 def write(rows: dict[str, dict[str, float]], docs: Path) -> None:
-    """Write the table as CSV and JSON, and some of its columns into benchmarks.md."""
+    """Write the table as CSV, and some of its columns into benchmarks.md."""
     page, heads = docs / "benchmarks.md", list(next(iter(rows.values())))
     text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
     write_text(page, with_tables(text, {"ablation": markdown(_table(rows))}))
-    write_json(docs / "ablation.json", rows)
     with (docs / "ablation.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerows([["variant", *heads], *([name, *(row[head] for head in heads)] for name, row in rows.items())])

@@ -157,7 +157,6 @@ def _is_right(claim: Claim, checked: CheckedClaim) -> bool:
 
 
 def _figures(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield the confusion, and precision and recall of the verdicts that claim something."""
     for kind in ("verbatim", "otherwise", "absent"):
         verdicts = Counter(checked.verdict for claim, checked in judged if claim.kind == kind)
         yield f"{kind}: {dict(verdicts.most_common())}"

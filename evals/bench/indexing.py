@@ -69,7 +69,14 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     vectors = VectorCache(cache, embedder.name).embed(embedder, texts, partial(report, "sentences embedded")).vectors
     embedded = time.perf_counter()
     table, order = sentence_table(chosen, size, open_tokenizer(config.embedding), report)
-    table, vectors = arranged(table, _spread(vectors, size)[order])  # row by row those of the generation
+    count = len(vectors)
+    spread = np.resize(vectors, (size, vectors.shape[1]))
+    shifts = np.random.default_rng(_SEED).permutation(np.arange(1, count))
+    for number, start in enumerate(range(count, size, count)):
+        part = spread[start : start + count]
+        part += np.float32(_NOISE) * np.roll(vectors, shifts[number], axis=0)[: len(part)]
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    table, vectors = arranged(table, spread[order])  # row by row those of the generation
     write_inputs(home / INPUTS, table, vectors)
     indexed = index(home, home / INPUTS, embedder.name)
     seconds = {"embed": embedded - started, "index_and_publish": indexed["seconds"]}
@@ -79,18 +86,6 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
 def _choose(sentences: Sequence[Sentence], size: int) -> list[Sentence]:
     """As many as are needed, in an order of chance."""
     return [sentences[number] for number in np.random.default_rng(_SEED).permutation(len(sentences))[:size]]
-
-
-def _spread(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """As many vectors as chunks: those of the sentences over and over, after the first pass each with another's."""
-    count = len(vectors)
-    spread = np.resize(vectors, (size, vectors.shape[1]))
-    shifts = np.random.default_rng(_SEED).permutation(np.arange(1, count))
-    for number, start in enumerate(range(count, size, count)):
-        part = spread[start : start + count]
-        part += np.float32(_NOISE) * np.roll(vectors, shifts[number], axis=0)[: len(part)]
-        part /= np.linalg.norm(part, axis=1, keepdims=True)
-    return spread
 
 
 def sentence_table(
@@ -151,7 +146,16 @@ def write_inputs(folder: Path, table: pa.Table, vectors: NDArray[np.float32]) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Build once, then again with some pages changed; print both as JSON."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.indexing", description=__doc__)
+    parser.add_argument("--chunks", type=int, default=100_000)
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--changed", type=float, default=0.01, help="share of the pages that the second build has new")
+    parser.add_argument("--folder", type=Path, help="where inputs and generations are put meanwhile")
+    parser.add_argument("--no-graphs", action="store_true", help="build no graphs of Chroma at any size")
+    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where sentences are kept")
+    parser.add_argument("--docs", type=Path, help="write benchmarks-indexing.json and the table of scale.md there")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
     if options.child:
         home, inputs, embedder = options.child
         print(json.dumps(_indexed(Path(home), Path(inputs), embedder, not options.no_graphs)))
@@ -279,7 +283,11 @@ def change_pages(inputs: Path, share: float) -> None:
     table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
     pages = table["page_id"].unique().to_pylist()
     changed = rows_in(table["page_id"], pages[:: max(round(1 / share), 1)] if share else ())
-    _change_vectors(inputs / _VECTORS, np.flatnonzero(changed))
+    rows = np.flatnonzero(changed)
+    vectors, random = np.load(inputs / _VECTORS, mmap_mode="r+"), np.random.default_rng(_SEED)
+    turned = vectors[rows] + np.float32(0.01) * random.standard_normal((len(rows), vectors.shape[1]), dtype=np.float32)
+    vectors[rows] = turned / np.linalg.norm(turned, axis=1, keepdims=True)
+    vectors.flush()
     (inputs / _CHUNKS).unlink()
     masks = (changed[start : start + _BATCH] for start in range(0, len(table), _BATCH))
     _write_chunks(inputs / _CHUNKS, map(_changed, _batches(table), masks))
@@ -311,26 +319,6 @@ def _changed(table: pa.Table, changed: NDArray[np.bool_]) -> pa.Table:
     for name, column in columns.items():
         table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
     return table
-
-
-def _change_vectors(path: Path, rows: NDArray[np.int64]) -> None:
-    vectors, random = np.load(path, mmap_mode="r+"), np.random.default_rng(_SEED)
-    turned = vectors[rows] + np.float32(0.01) * random.standard_normal((len(rows), vectors.shape[1]), dtype=np.float32)
-    vectors[rows] = turned / np.linalg.norm(turned, axis=1, keepdims=True)
-    vectors.flush()
-
-
-def _options(arguments: list[str] | None) -> Any:
-    parser = argparse.ArgumentParser(prog="python -m evals.bench.indexing", description=__doc__)
-    parser.add_argument("--chunks", type=int, default=100_000)
-    parser.add_argument("--dimension", type=int, default=384)
-    parser.add_argument("--changed", type=float, default=0.01, help="share of the pages that the second build has new")
-    parser.add_argument("--folder", type=Path, help="where inputs and generations are put meanwhile")
-    parser.add_argument("--no-graphs", action="store_true", help="build no graphs of Chroma at any size")
-    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where sentences are kept")
-    parser.add_argument("--docs", type=Path, help="write benchmarks-indexing.json and the table of scale.md there")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,16 @@ def use_table(judged: Sequence[JudgedUse]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one half of the questions, of each available corpus, and print the results."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.people", description=__doc__.splitlines()[0])
+    parser.add_argument("--corpora", nargs="+", choices=CORPORA, help="all that are there by default")
+    parser.add_argument("--half", choices=HALVES, default="build")
+    parser.add_argument("--gold", type=Path, help="questions of one corpus in place of a half")
+    parser.add_argument("--embedding", default=MODEL, help="local embedding model: a name or a folder")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data")
+    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench-people"), help="where indexes are kept")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown tables")
+    parser.add_argument("--details", action="store_true", help="print each outcome, not of the measured half")
+    options = parser.parse_args(arguments)
     judged: dict[str, list[JudgedUse]] = {}
     found: dict[str, dict[int, float]] = {}
     for name in options.corpora or CORPORA:
@@ -227,19 +236,6 @@ def pages_found(pipeline: Pipeline, gold: GoldSet) -> dict[int, float]:
         right = {place.page for place in question.places}
         ranks.append(next((rank for rank, page in enumerate(pages, start=1) if page in right), 99))
     return {k: sum(rank <= k for rank in ranks) / max(1, len(ranks)) for k in (1, 3, 10)}
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m evals.bench.people", description=__doc__.splitlines()[0])
-    parser.add_argument("--corpora", nargs="+", choices=CORPORA, help="all that are there by default")
-    parser.add_argument("--half", choices=HALVES, default="build")
-    parser.add_argument("--gold", type=Path, help="questions of one corpus in place of a half")
-    parser.add_argument("--embedding", default=MODEL, help="local embedding model: a name or a folder")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data")
-    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench-people"), help="where indexes are kept")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown tables")
-    parser.add_argument("--details", action="store_true", help="print each outcome, not of the measured half")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,9 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
         throughput = _throughput(pipeline, asked, k)
     finally:
         pipeline.close()
+    command = [sys.executable, "-m", "evals.bench.speed", str(built.config.home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    found: dict[str, float] = json.loads(done.stdout)
     return {
         "chunks": built.chunks,
         "seconds": {name: round(value, 1) for name, value in built.seconds.items()},
@@ -152,7 +155,7 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
         "latency_ms": latency,
         "throughput_per_s": throughput,
         "over_http_per_s": {str(count): over_http(built.config, asked, k, count) for count in sorted({1, cores()})},
-        "serving": _serving(built.config),
+        "serving": found,
         "recall_at_80": _recall(built, embedder, asked[:50]),
     }
 
@@ -189,7 +192,6 @@ def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int) -> Rates:
 
 
 def _bytes(config: Config) -> dict[str, int]:
-    """Return a generation's size on disk: its folder's files, and Chroma's."""
     store = Store(Path(config.home))
     folder = store.generation(TENANT, store.current(TENANT) or "")
     sizes = {path.relative_to(folder).parts[0]: 0 for path in folder.rglob("*") if path.is_file()}
@@ -231,13 +233,6 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
         [vectors[start : start + 65_536].astype(np.float64) @ vector for start in range(0, len(vectors), 65_536)]
     )
     return set(np.argpartition(-scores, NEAREST)[:NEAREST].tolist())
-
-
-def _serving(config: Config) -> dict[str, float]:
-    command = [sys.executable, "-m", "evals.bench.speed", str(config.home)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
 
 
 def main(home: Path) -> None:

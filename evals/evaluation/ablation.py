@@ -274,7 +274,16 @@ def _pipeline(variant: Variant, config: Config, tenant: str, embedder: Embedder)
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="citelock-ablate-")))
         if variant.reshape is not as_built:
             changed = changed.model_copy(update={"home": home})
-            _reshaped(variant, config, home, tenant, embedder)
+            store, there = Store(config.home), Store(home)
+            table, _ = _published_table(config, tenant, variant.reshape)
+            cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
+            embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
+            local = config.model_copy(
+                update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
+            )
+            made = build_generation(there, tenant, embedded.chunks, embedded.vectors, local, embedder.name)
+            made.close()
+            there.point_current(tenant, made.id)
         published = CurrentGeneration(Store(changed.home), tenant, changed)
         reranker = open_reranker(changed.features, changed.reranker)
         services = Services(embedder, ReceiptStore(home / "receipts.db"), reranker)
@@ -282,20 +291,6 @@ def _pipeline(variant: Variant, config: Config, tenant: str, embedder: Embedder)
         stack.callback(pipeline.close)
         pipeline.mode = variant.mode
         yield pipeline
-
-
-def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedder: Embedder) -> None:
-    """The tenant's chunks with other text in the indexes, published under another home."""
-    store, there = Store(config.home), Store(home)
-    table, _ = _published_table(config, tenant, variant.reshape)
-    cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
-    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
-    local = config.model_copy(
-        update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
-    )
-    made = build_generation(there, tenant, embedded.chunks, embedded.vectors, local, embedder.name)
-    made.close()
-    there.point_current(tenant, made.id)
 
 
 def _published_table(config: Config, tenant: str, reshape: Reshape) -> tuple[pa.Table, bool]:

@@ -163,7 +163,6 @@ def _judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not empty, numbered from 1."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):

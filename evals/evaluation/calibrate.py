@@ -344,7 +344,6 @@ def _matrix(evidence: Sequence[Mapping[str, float]], table: SignWeights) -> Matr
 
 
 def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: SignWeights, strength: float) -> Matrix:
-    """Return the logit of each answer by weights that were fitted without its fold."""
     logits = np.zeros(len(y))
     for fold in np.unique(folds):
         there = folds == fold

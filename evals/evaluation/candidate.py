@@ -322,7 +322,6 @@ def _ask(
 
 
 def _similarities(report: Mapping[str, Any] | None) -> Similarities:
-    """Return the similarities of the answers in a report; nothing without a report."""
     similar = report["measures"].get("answer_similarity", {}) if report else {}
     cases = report["cases"] if report else ()
     return {(one["id"], one["answer"], one["expected"]): similar[one["id"]] for one in cases if one["id"] in similar}

@@ -36,7 +36,9 @@ def score(asked: Mapping[str, Any], tell: Tell) -> None:
 
     plain = [SingleTurnSample(**sample) for sample in asked["samples"]]
     read = [SingleTurnSample(**_harmless(sample)) for sample in asked["samples"]]
-    by_words = _without_model()
+    from ragas.metrics import NonLLMContextPrecisionWithReference, NonLLMContextRecall, NonLLMStringSimilarity
+
+    by_words = [NonLLMContextPrecisionWithReference(), NonLLMContextRecall(), NonLLMStringSimilarity()]
     by_model = _with_model(asked["model"], asked["embedding"]) if asked["model"] else []
     tell({"metrics": [metric.name for metric in (*by_words, *by_model)]})
     asyncio.run(_score_all([*((metric, plain) for metric in by_words), *((metric, read) for metric in by_model)], tell))
@@ -79,12 +81,6 @@ async def _scored(metric: Any, sample: Any) -> dict[str, Any]:
     return {"fault": "RAGAS gave no number"} if math.isnan(value) else {"value": round(value, 6)}
 
 
-def _without_model() -> list[Any]:
-    from ragas.metrics import NonLLMContextPrecisionWithReference, NonLLMContextRecall, NonLLMStringSimilarity
-
-    return [NonLLMContextPrecisionWithReference(), NonLLMContextRecall(), NonLLMStringSimilarity()]
-
-
 def _with_model(model: Mapping[str, Any], embedding: Mapping[str, Any]) -> list[Any]:
     from langchain_openai import ChatOpenAI
     from ragas.embeddings import LangchainEmbeddingsWrapper
@@ -110,8 +106,6 @@ def _with_model(model: Mapping[str, Any], embedding: Mapping[str, Any]) -> list[
 
 
 class _Embeddings:
-    """The configured embedder with LangChain's interface."""
-
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from rag_serving.config.models import Embedding
         from rag_serving.models.embedding.factory import open_embedder

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from evals.bench.clients import started
 from evals.bench.report import load, machine
-from evals.load.asking import table
 from evals.load.faults import FAULTS, Times, measure_all
 from evals.load.installation import BuiltInstallation, gold_questions, sample
 from evals.load.plan import ASK, MOST_WORDINGS, PROFILES, SEARCH, worded
@@ -91,7 +90,6 @@ def _faults(options: argparse.Namespace) -> int:
     told = machine()
     figures = measure_all(names, Times(options.calm, options.fault, options.heal), options.home)
     print(json.dumps({"faults": figures, "machine": {**told, "load_after": load()}}, indent=2))
-    print(table([one for one in figures if "failed" not in one]), file=sys.stderr)
     return 0 if all(one["good"] for one in figures) else 1
 
 

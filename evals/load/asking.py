@@ -99,38 +99,6 @@ class Outcome:
         }
 
 
-def table(figures: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of several faults as a Markdown table."""
-    lines = [
-        "| fault | requests | wrong answers | errors during it | degraded during it | p95 before, during | longest "
-        "| errors after | recovery |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    return "\n".join([*lines, *map(_row, figures)])
-
-
-def _row(one: Mapping[str, Any]) -> str:
-    if "skipped" in one:
-        return f"| {one['fault']} | skipped: {one['skipped']} | | | | | | | |"
-    calm, during, after = one["calm"], one["during"], one["after"]
-    share = during["answers"].get("degraded", 0) / max(1, during["requests"])
-    late = [f"{part['ms']['p95'] / 1000:.1f}" if part["ms"] else "–" for part in (calm, during)]
-    longest = f"{during['ms']['longest'] / 1000:.1f} s" if during["ms"] else "–"
-    recovery = "never" if one["recovery_s"] is None else f"{one['recovery_s']} s"
-    cells = [
-        one["fault"],
-        f"{one['requests']:,}",
-        one["wrong_answers"],
-        f"{during['errors']} of {during['requests']} ({during['error_rate']:.1%})",
-        f"{share:.0%}",
-        f"{late[0]}, {late[1]} s",
-        longest,
-        f"{after['errors']} of {after['requests']}",
-        recovery,
-    ]
-    return f"| {' | '.join(map(str, cells))} |"
-
-
 CLIENTS = 3
 PAUSE_S = 0.05
 TIMEOUT_S = 120.0

@@ -90,7 +90,6 @@ def _row(part: str, count: int | None, taken: Taken) -> dict[str, Cell]:
 
 
 def _dearest(config: Config, tenant: str, embedded: Mapping[str, Taken]) -> Iterator[dict[str, Cell]]:
-    """Yield the documents that took most: of money first, then of tokens."""
     contexts = _contexts(config, tenant)
     pages = sorted({*contexts, *embedded})
     taken = {page: (contexts.get(page, Taken()), embedded.get(page, Taken())) for page in pages}

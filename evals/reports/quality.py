@@ -37,13 +37,15 @@ def history_of(evaluations: Mapping[str, Facts], published: Mapping[str, str], k
     rows = {str(row["generation"]): row for row in known}
     for generation, facts in evaluations.items():
         if facts.get("summary"):
+            latency = (facts.get("evaluation") or {}).get("latency_ms", {})
+            value = latency.get("total", {}).get("p50")
             rows[generation] = {
                 "generation": generation,
                 "created_at": facts["created_at"],
                 "questions": facts["gold"]["asked"],
                 "failed": [gate["gate"] for gate in facts["gates"] if not gate["passed"]],
                 "measures": {name: measure["mean"] for name, measure in facts["summary"].items()},
-                "p50_ms": _p50(facts),
+                "p50_ms": None if value is None else float(value),
             }
     dated: list[Row] = [{**row, "published": published.get(name)} for name, row in rows.items()]
     return sorted(dated, key=lambda row: (row["published"] or row["created_at"], row["generation"]))[-REMEMBERED:]
@@ -216,9 +218,3 @@ def _trend(history: Sequence[Row], current: str | None) -> Table:
 
 def _gates(row: Row) -> str:
     return f"failed: {', '.join(row['failed'])}" if row["failed"] else "passed"
-
-
-def _p50(facts: Facts) -> float | None:
-    latency = (facts.get("evaluation") or {}).get("latency_ms", {})
-    value = latency.get("total", {}).get("p50")
-    return None if value is None else float(value)

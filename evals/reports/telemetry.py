@@ -155,22 +155,17 @@ def _complaint(feedback: Row, asked: Row) -> Case:
     number = f" [{feedback['citation']:.0f}]" if feedback["citation"] else ""
     parts = [("reader", feedback["comment"] or "no comment"), ("receipt", feedback["receipt_id"])]
     if asked:
+        confidence, threshold = asked.get("confidence"), asked.get("threshold")
+        known = isinstance(confidence, float) and isinstance(threshold, float) and confidence == confidence
         parts += [
             ("status", asked["status"]),
-            ("outcome", _outcome(asked)),
+            ("outcome", outcome_of(asked) + (f", confidence {confidence:.2f} of {threshold:.2f}" if known else "")),
             ("generation", asked["generation"]),
             ("passages", "\n".join(asked["locked"]) or "none"),
             ("verdicts", "\n".join(map("{outcome}: {reason}".format_map, asked["verdicts"])) or "none"),
             ("flags", ", ".join(asked["flags"]) or "none"),
         ]
     return Case(text, words(feedback["verdict"]) + number, "bad", parts)
-
-
-def _outcome(asked: Row) -> str:
-    """Return the outcome of a question, with the confidence and the threshold that decided if they are known."""
-    confidence, threshold = asked.get("confidence"), asked.get("threshold")
-    known = isinstance(confidence, float) and isinstance(threshold, float) and confidence == confidence
-    return outcome_of(asked) + (f", confidence {confidence:.2f} of {threshold:.2f}" if known else "")
 
 
 @dataclass(frozen=True)

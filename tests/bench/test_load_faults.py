@@ -22,7 +22,7 @@ from support.running import served
 from support.stand_in_sidecar import sidecar
 
 from evals.bench.clients import started
-from evals.load.asking import Outcome, TimedRequest, table
+from evals.load.asking import Outcome, TimedRequest
 from evals.load.faults import FAULTS, Times, _fill, _small_disk, measure, measure_all
 from evals.load.installation import BuiltInstallation
 from evals.load.services import FaultStage, Mode, SkippedError, TcpProxy, tcp_proxy
@@ -89,7 +89,6 @@ def test_a_request_under_way_when_the_fault_begins_is_one_of_its_errors() -> Non
     assert [figures[part]["requests"] for part in ("calm", "during", "after")] == [5, 2, 10]
     assert (figures["during"]["errors"], figures["during"]["faults"]) == (1, {"ReadError": 1})
     assert (figures["good"], figures["recovery_s"]) == (True, 9.5)
-    assert "| cut | 17 | 0 | 1 of 2 (50.0%) | 50% |" in table([figures])
 
 
 @pytest.mark.parametrize(

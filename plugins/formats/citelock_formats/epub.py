@@ -108,7 +108,6 @@ def _refuse_protected(members: ZipMembers) -> None:
 
 
 def _package(members: ZipMembers) -> tuple[Element, str]:
-    """Return the package document and the folder that its addresses start from."""
     for rootfile in _named(_xml(members, "META-INF/container.xml"), "rootfile"):
         path = rootfile.get("full-path", "")
         if path in members:

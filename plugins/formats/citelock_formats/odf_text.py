@@ -445,7 +445,6 @@ def write_frame(document: OpenText, frame: Element) -> None:
 
 
 def _write_object(document: OpenText, node: Element, described: bool) -> None:
-    """Write the values of a chart, or the words of a formula, from a document of their own."""
     name = normpath(node.get(f"{XLINK}href", "")).lstrip("./")
     tree = document.package.xml(f"{name}/content.xml") if name and "://" not in name else None
     if tree is None:
@@ -462,7 +461,6 @@ def _write_object(document: OpenText, node: Element, described: bool) -> None:
 
 
 def _write_chart(writer: BlockWriter, chart: Element) -> None:
-    """Write the title of a chart and the table of its values."""
     rows: list[list[Cell]] = []
     for row in chart.iter(f"{TABLE}table-row"):
         cells = [Cell(clean("".join(cell.itertext())), header=not rows) for cell in row.iter(f"{TABLE}table-cell")]

@@ -92,7 +92,6 @@ class _OpenRows:
 
 
 def _text(text: OpenText, cell: Element) -> str:
-    """Return the displayed text of a cell, without comments and drawings."""
     lines = (" ".join(text.line(paragraph).paragraphs()) for paragraph in cell.iterchildren(f"{TEXT}p"))
     words = clean(" ".join(lines))
     if words and text.styles.mark("table-cell", cell.get(f"{TABLE}style-name", "")) == "struck":

@@ -34,7 +34,6 @@ DEEPEST_MESSAGE = 20
 """Messages within messages that Outlook's format holds in itself; below, they are recorded and not read."""
 _HEADER_SIZE = 512
 _PROPERTIES = "__properties_version1.0"
-_NAMED = "__nameid_version1.0"
 _RECIPIENT, _ATTACHED = "__recip_version1.0_", "__attach_version1.0_"
 _EMBEDDED = "__substg1.0_3701000D"
 _HEADERS = {"root": 32, "message": 24, "part": 8}

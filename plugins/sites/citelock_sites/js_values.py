@@ -68,8 +68,6 @@ def _texts(tokens: list[Token], at: int, count: int) -> list[str]:
 
 
 class _ValueReader:
-    """Reads values at places of a list of tokens."""
-
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self.given: dict[str, int] = {}

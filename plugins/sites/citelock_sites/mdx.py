@@ -197,7 +197,6 @@ class Mdx:
         return ticks.end()
 
     def _written(self, name: str, attributes: dict[str, str], is_close: bool, is_empty: bool) -> str:
-        """Return the Markdown or HTML of a tag."""
         if name in _LINKS:
             href = attributes.get("to") or attributes.get("href") or ""
             return "</a>" if is_close else f'<a href="{html.escape(href)}">' if not is_empty else ""
@@ -242,7 +241,6 @@ def partials_of(tree: SourceTree) -> Partial:
 
 
 def _without_modules(lines: Sequence[str]) -> tuple[Sequence[str], str]:
-    """Return lines without `import` and `export`, and these as a text."""
     kept: list[str] = []
     modules: list[str] = []
     is_module, may_begin = False, True

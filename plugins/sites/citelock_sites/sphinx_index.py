@@ -255,7 +255,6 @@ def _directives(lines: Sequence[str], found: PageIndex) -> None:
 
 
 def _named(lines: Sequence[str], argument: str, found: PageIndex) -> None:
-    """Note the option `name` of a directive."""
     options: dict[str, str] = {}
     for line in lines:
         match = _OPTION.match(line)
@@ -282,7 +281,6 @@ def _standard(kind: str, argument: str, program: str, found: PageIndex) -> None:
 
 
 def _block(lines: Sequence[str], indent: int) -> Iterator[str]:
-    """Yield the lines of a directive's content; blank ones are empty."""
     for line in lines:
         if not line.strip():
             yield ""

@@ -157,7 +157,6 @@ class Template:
         return self._shown(text, tag, is_paired), True
 
     def _shown(self, text: str, tag: _Tag, is_paired: bool) -> str:
-        """Return the words that a value or shortcode itself shows."""
         places, names = _arguments(tag.rest)
         if _IN_TARGET.search(text, max(0, tag.begin - _AROUND), tag.begin):
             value = text_of_value(tag.rest, self.known) if not tag.name else None
@@ -232,7 +231,6 @@ def _pairs(tags: Sequence[_Tag]) -> dict[int, int]:
 
 
 def _arguments(text: str) -> tuple[list[str], dict[str, str]]:
-    """Return the arguments of a tag: those by place, those by name."""
     places: list[str] = []
     names: dict[str, str] = {}
     for match in _ARGUMENT.finditer(text):

@@ -155,7 +155,6 @@ def claims_command(
 def _signed_claims(
     settings: Config, tenant: str, user: str | None, groups: Sequence[str], minutes: int
 ) -> dict[str, Any]:
-    """Return claims, signature, the tenant's id in the database, and when they expire (seconds since 1970)."""
     from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key

@@ -152,7 +152,6 @@ class Tesseract:
         return process
 
     def _ended(self, process: subprocess.Popen[bytes]) -> None:
-        """End the process and its children, and wait for it."""
         with self._lock:
             self._running.discard(process)
             _kill(process)
@@ -197,7 +196,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(status: int, said: IO[bytes]) -> str:
-    """Return in a few words why a process ended."""
     if status < 0:
         names = {one.value: one.name for one in signal.Signals}
         return f"ended by {names.get(-status, -status)}"

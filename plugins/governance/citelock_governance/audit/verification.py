@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from citelock_governance.audit.chain import Anchor, AnchorFile, Head, Signer, head_of, row_hash
@@ -134,13 +135,25 @@ class Verifier:
             verdict = self._verified(connection, signer, tenant, known)
         return ChainVerdict(tenant, verdict.rows, verdict.head, verdict.fault, anchor.sequence if anchor else None)
 
-    def reading(self) -> ReadOnlyConnection:
-        """Return a connection that sees one state of the log.
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection within a transaction that sees one state of the log, and changes nothing.
 
         Raises:
             AuditError: the database cannot be read, or has no log.
         """
-        return ReadOnlyConnection(self._home, self._url)
+        serving_db = Store(self._home).serving_db()
+        if self._url is None and not serving_db.is_file():
+            raise NoAuditLogError(f"there is no audit log: {serving_db} does not exist; set audit.mode to keep one")
+        try:
+            with ExitStack() as stack:
+                engine = open_audit_engine(self._url, serving_db, "read")
+                stack.callback(engine.dispose)
+                if not has_log(engine):
+                    raise NoAuditLogError("the database has no audit log; set audit.mode to keep one")
+                yield stack.enter_context(engine.connect())
+        except (SQLAlchemyError, TelemetryError) as error:
+            raise AuditError(f"the audit log cannot be read ({error_line(error)})") from error
 
     def _verified(self, connection: Connection, signer: Signer, tenant: str, known: Sequence[Anchor]) -> ChainVerdict:
         stored = connection.execute(select(HEADS).where(HEADS.c.tenant == tenant)).mappings().first()
@@ -154,36 +167,6 @@ class Verifier:
             if fault := follower.fault(page):
                 return ChainVerdict(tenant, follower.rows, head, fault)
         return ChainVerdict(tenant, follower.rows, head, follower.fault_at_end())
-
-
-class ReadOnlyConnection:
-    """A connection within a transaction that changes nothing; its engine is closed behind it."""
-
-    def __init__(self, home: Path, url: str | None) -> None:
-        self._home, self._url = home, url
-        self._engine: Engine | None = None
-        self._connection: Connection | None = None
-
-    def __enter__(self) -> Connection:
-        serving_db = Store(self._home).serving_db()
-        if self._url is None and not serving_db.is_file():
-            raise NoAuditLogError(f"there is no audit log: {serving_db} does not exist; set audit.mode to keep one")
-        try:
-            self._engine = open_audit_engine(self._url, serving_db, "read")
-            if not has_log(self._engine):
-                raise NoAuditLogError("the database has no audit log; set audit.mode to keep one")
-            self._connection = self._engine.connect()
-            return self._connection
-        except (SQLAlchemyError, TelemetryError, OSError) as error:
-            raise AuditError(f"the audit log cannot be read ({error_line(error)})") from error
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        if self._engine is not None:
-            self._engine.dispose()
-        if isinstance(error, SQLAlchemyError):
-            raise AuditError(f"the audit log cannot be read ({error_line(error)})") from error
 
 
 def events_lost(connection: Connection, since: datetime) -> tuple[int, int]:

@@ -309,7 +309,6 @@ def _trees(folder: SharedFolder, digest: str | None) -> Iterator[tuple[str, Tree
 
 
 def _delete(folder: SharedFolder, names: list[str]) -> None:
-    """Delete objects, and see that they are gone."""
     folder.objects.delete(names)
     if left := _existing(folder, names):
         raise ObjectHomeError(

@@ -62,7 +62,6 @@ class RstContext:
         return found
 
     def _above(self, source: str) -> set[str]:
-        """Return the files that a line of a file is included by, itself among them."""
         found: set[str] = set()
         while source and source not in found:
             found.add(source)

@@ -286,7 +286,6 @@ def set_locally(connection: Any, settings: Mapping[str, str]) -> None:
 
 @contextmanager
 def _remote_errors() -> Iterator[None]:
-    """Turn psycopg's errors into those of the protocol."""
     import psycopg
 
     try:

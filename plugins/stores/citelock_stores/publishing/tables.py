@@ -197,7 +197,6 @@ def sealed_rows(files: GenerationFiles) -> Iterator[SealedRows]:
 
 
 def _text_digests(files: GenerationFiles) -> list[bytes]:
-    """Return the digest of the texts of every chunk, by row."""
     table, digests = files.table.select(TEXT_COLUMNS), list[bytes]()
     for start in range(0, len(table), _BATCH):
         digests += map(text_digest, table.slice(start, _BATCH).to_pylist())
@@ -205,7 +204,6 @@ def _text_digests(files: GenerationFiles) -> list[bytes]:
 
 
 def _original_digests(files: GenerationFiles) -> dict[str, list[bytes]]:
-    """Return the digests of the rows of files, by reader class."""
     by_class = defaultdict[str, list[bytes]](list)
     held = original_files(files)
     rows: list[dict[str, Any]] = original_table(held).to_pylist()

@@ -99,7 +99,6 @@ class QdrantConnection:
             )
 
     def _answer(self, client: QdrantClient, request: Callable[[QdrantClient], Result]) -> Result:
-        """Return a client's response; its errors become RemoteError."""
         from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 

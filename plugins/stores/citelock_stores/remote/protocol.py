@@ -304,7 +304,6 @@ def _by_class(stored: pa.Table) -> dict[str, _Stored]:
 
 
 def _rows_of(table: pa.Table) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of each reader class, ascending."""
     if not len(table):
         return {}
     names, codes = dictionary_encode(table["readers"])

@@ -138,7 +138,6 @@ def _is_superuser(connection: Any) -> bool:
 
 
 def _revision(connection: Any) -> str | None:
-    """Return the revision of the schema; None if it was never made."""
     if connection.exec_driver_sql("SELECT to_regclass('citelock.schema_version')").scalar_one() is None:
         return None
     revision: str | None = connection.exec_driver_sql("SELECT version_num FROM citelock.schema_version").scalar()
