@@ -169,7 +169,10 @@ class _RtfReader:
             where = {"fonttbl": "fonts", "stylesheet": "styles", "fldinst": "instruction"}
             state.where = where.get(word, "marker")
         elif word == "footnote":
-            self._begin_note()
+            self._noted += 1
+            self._line.write(f"[{self._noted}]")
+            self._state.note, self._line = self._line, Line()
+            self._writer.count("footnote", "rendered")
         elif word == "shp":
             state.shape, state.is_shape = RtfShape(), True
         elif word in ("sn", "sv") and state.shape is not None:
@@ -198,12 +201,6 @@ class _RtfReader:
         self._state.where = "text" if name == "wzDescription" else "skip"
         if name == "wzDescription":
             self._line.write(" ")
-
-    def _begin_note(self) -> None:
-        self._noted += 1
-        self._line.write(f"[{self._noted}]")
-        self._state.note, self._line = self._line, Line()
-        self._writer.count("footnote", "rendered")
 
     def _begin_result(self) -> None:
         current = self._state.field

@@ -270,12 +270,13 @@ class DocusaurusSite:
         main = markdown_main(mdx.markdown(text), "HEADING_ATTRIBUTES")
         set_docusaurus_ids(main)
         version = plan.facts["versions"].get(page.name)
+        stem = posixpath.splitext(posixpath.basename(page.name))[0]
         return markdown_body(
             main,
             plan,
             page,
             front,
-            title=_title(front, main, page.name),
+            title=front.text("title") or heading_title(main) or front.text("id") or without_number(stem)[0],
             lang=plan.facts["lang"],
             labels=[f"version {version}"] if version else [],
             read=mdx.read,
@@ -421,7 +422,6 @@ def _folders(tree: SourceTree, docs: DocsSet, excluded: dict[str, str]) -> Folde
 
 
 def _category(tree: SourceTree, name: str) -> Mapping[str, Any]:
-    """Return the values of a folder's `_category_` file; none if it is unreadable."""
     try:
         found = read_yaml(text_of(tree.read(name)))  # JSON is YAML
     except (YamlError, FileError):
@@ -464,7 +464,6 @@ def _address(route: str, slug: str, trailing_slash: Any) -> str:
 
 
 def _standalone(names: frozenset[str], known: set[str]) -> list[SitePage]:
-    """Return the Markdown below `src/pages`."""
     prefix = "src/pages/"
     pages = []
     for name in sorted(names):
@@ -474,8 +473,3 @@ def _standalone(names: frozenset[str], known: set[str]) -> list[SitePage]:
                 is_folder = posixpath.basename(path) == "index"
                 pages.append(SitePage(name, quoted(path.removesuffix("index") if is_folder else path)))
     return pages
-
-
-def _title(front: FrontMatter, main: Element, name: str) -> str:
-    stem = posixpath.splitext(posixpath.basename(name))[0]
-    return front.text("title") or heading_title(main) or front.text("id") or without_number(stem)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -136,7 +136,10 @@ class MkdocsSite:
         """See `Site`."""
         settings = MkdocsSettings(plan.facts["settings"])
         front, text = read_markdown(tree, page)
-        snippets = Snippets(tree, _snippet_folders(settings))
+        bases = settings.extension("pymdownx.snippets").get("base_path")
+        folders = [bases] if isinstance(bases, str) else bases if isinstance(bases, list) else ["."]
+        normal = [posixpath.normpath(one) for one in folders if isinstance(one, str)]
+        snippets = Snippets(tree, ["" if one == "." else one for one in normal if not one.startswith(("../", "/"))])
         text = snippets.included(page.name, text)
         template = Template(_known(settings, front))
         if settings.plugin("macros") is not None and not front.is_true("ignore_macros"):
@@ -158,7 +161,6 @@ class MkdocsSite:
 
 
 def _known(settings: MkdocsSettings, front: FrontMatter) -> dict[str, Any]:
-    """Return the values of the plugin `macros` on a page."""
     extra = settings.values.get("extra")
     page = {"meta": front.values, "title": front.text("title")}
     return {**(extra if isinstance(extra, dict) else {}), "config": settings.values, "page": page, **front.values}
@@ -208,15 +210,7 @@ def _placed(page: SitePage, settings: MkdocsSettings) -> SitePage:
     return replace(page, path=quoted(path))
 
 
-def _snippet_folders(settings: MkdocsSettings) -> Sequence[str]:
-    bases = settings.extension("pymdownx.snippets").get("base_path")
-    folders = [bases] if isinstance(bases, str) else bases if isinstance(bases, list) else ["."]
-    normal = [posixpath.normpath(one) for one in folders if isinstance(one, str)]
-    return ["" if one == "." else one for one in normal if not one.startswith(("../", "/"))]
-
-
 def _slugger(main: Element, settings: MkdocsSettings) -> MkdocsSlugger | PymdownSlugger:
-    """Return the maker of a page's ids, by the settings of the extension `toc`."""
     toc = settings.extension("toc")
     used = [name for element in main.iter() if (name := element.get("id"))]
     separator = toc.get("separator") if isinstance(toc.get("separator"), str) else "-"
@@ -275,7 +269,6 @@ def _index_of(item: Any, names: Mapping[str, str]) -> str | None:
 
 
 def _parents(path: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the indexes of the folders above a page."""
     above: list[str] = []
     folder = posixpath.dirname(path)
     while True:

@@ -59,15 +59,6 @@ class MkdocsSlugger:
         return name
 
 
-def _without_tags(text: str) -> str:
-    """Return a text without the parts between `<` and the next `>`."""
-    parts, at = [], 0
-    while (begin := text.find("<", at)) >= 0 and (end := text.find(">", begin)) >= 0:
-        parts.append(text[at:begin])
-        at = end + 1
-    return "".join([*parts, text[at:]])
-
-
 class PymdownSlugger(MkdocsSlugger):
     """The ids of `pymdownx.slugs.slugify`, which keeps letters of all scripts; `options` are its arguments."""
 
@@ -79,7 +70,11 @@ class PymdownSlugger(MkdocsSlugger):
         """See `MkdocsSlugger`."""
         case, form = self._options.get("case"), self._options.get("normalize")
         value = unicodedata.normalize(_FORMS.get(str(form), "NFC"), text)
-        value = _without_tags(value).strip()
+        parts, at = [], 0  # the text without what stands between `<` and the next `>`
+        while (begin := value.find("<", at)) >= 0 and (end := value.find(">", begin)) >= 0:
+            parts.append(value[at:begin])
+            at = end + 1
+        value = "".join([*parts, value[at:]]).strip()
         if case == "lower":
             value = value.lower()
         elif case == "fold":

@@ -117,13 +117,14 @@ class SphinxSite:
             raise FileError(str(error)) from None
         if "nosearch" in made.fields:
             raise ExcludedPageError("it is marked :nosearch:")
-        if reason := _robots(made.fields):
-            raise ExcludedPageError(reason)
+        if "noindex" in made.fields.get("robots", "").lower():
+            raise ExcludedPageError("its robots field says noindex")
         lang = project.config.text("language") or None
+        words = ",".join(made.fields.get(name, "") for name in ("keywords", "tags"))
         return SiteBody(
             f"<main>{made.html}</main>",
             made.title or page.title or posixpath.basename(_document(page.name, project.config)),
-            labels=_labels(made.fields),
+            labels=tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip())),
             lang=lang,
             read=tuple(dict.fromkeys([*made.read, *around.asked()])),
             reads_site=around.missed,
@@ -144,15 +145,6 @@ def _read(name: str, text: str, around: _SphinxSurroundings, config: SphinxConfi
     if name.endswith((".md", ".markdown")):
         return myst_page(text, name, around, config.rst, config.values)
     return rst_page(text, name, around, config.rst)
-
-
-def _robots(fields: Mapping[str, str]) -> str | None:
-    return "its robots field says noindex" if "noindex" in fields.get("robots", "").lower() else None
-
-
-def _labels(fields: Mapping[str, str]) -> tuple[str, ...]:
-    words = ",".join(fields.get(name, "") for name in ("keywords", "tags"))
-    return tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
 
 
 def _document(name: str, config: SphinxConfig) -> str:
@@ -269,8 +261,6 @@ def _entered(documents: _Documents, document: str, entry: TocEntry) -> list[str]
 
 
 class _SphinxSurroundings:
-    """The files and pages around one page (`PageSurroundings`)."""
-
     def __init__(self, tree: SourceTree, plan: SitePlan, page: SitePage, project: _Project) -> None:
         self._tree, self._plan, self._page, self._project = tree, plan, page, project
         self._asked: set[str] = set()

@@ -149,7 +149,6 @@ def _covered(word: OcrWord, boxes: Sequence[tuple[float, float, float, float]]) 
 
 
 def _write(document: Any, page: Any, font: Any, plane: _Plane, word: OcrWord, size: float) -> None:
-    """Put a word on the page, as wide and as high as its box."""
     from ctypes import byref, c_uint
 
     from pypdfium2 import raw
@@ -307,7 +306,10 @@ class OcrWorker:
             return Frame({"unknown": True})
         match facts["do"]:
             case "look":
-                return self._look(facts["first"], facts["most"])
+                first = facts["first"]
+                count = len(self._document)
+                numbers = range(first, min(first + facts["most"], count + 1))
+                return Frame({"result": {"count": count, "pages": [*pages_without_text(self._document, numbers)]}})
             case "picture":
                 return self._picture(facts["page"], facts["dpi"])
             case _:
@@ -322,11 +324,6 @@ class OcrWorker:
         if document is not None:
             with suppress(Exception):
                 document.close()
-
-    def _look(self, first: int, most: int) -> Frame:
-        count = len(self._document)
-        numbers = range(first, min(first + most, count + 1))
-        return Frame({"result": {"count": count, "pages": [*pages_without_text(self._document, numbers)]}})
 
     def _picture(self, number: int, dpi: int) -> Frame:
         page = self._document[number - 1]

@@ -77,12 +77,10 @@ def national_id_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
             continue
         for match in shape.finditer(text):
             before = text[max(0, match.start() - _BEFORE_CHARS) : match.start()]
-            if (words is None or words.search(before)) and (check is None or _holds(check, match[0])):
+            if words is not None and not words.search(before):
+                continue
+            if check is None or import_module(f"stdnum.{check}").is_valid(match[0]):
                 yield match.span()
-
-
-def _holds(check: str, number: str) -> bool:
-    return bool(import_module(f"stdnum.{check}").is_valid(number))
 
 
 @cache

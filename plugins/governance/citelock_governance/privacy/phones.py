@@ -8,9 +8,13 @@ digits, dates, versions, addresses of machines and ids of chunks do not.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rag_serving.privacy import NUMBER, Span
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumber
 
 _WORD = re.compile(
     r"(?:tel(?:e[fp]h?on[eo]?)?|phone|mobile?|cell|call|fax|fon|ring|handy|rufnummer|nummer|number|whatsapp|sms|dial"
@@ -39,35 +43,32 @@ def regions() -> Collection[str]:
 def phone_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
     """Yield where the telephone numbers of a text begin and end. `regions`: ISO 3166 codes of countries."""
     for match in NUMBER.finditer(text):
-        candidate = match[0]
-        if _is_international(candidate) or _is_local(candidate, _before(text, match.start()), regions):
+        before = text[max(0, match.start() - _BEFORE_CHARS) : match.start()]
+        if _is_international(match[0]) or _is_local(match[0], before, regions):
             yield match.span()
 
 
-def _before(text: str, at: int) -> str:
-    return text[max(0, at - _BEFORE_CHARS) : at]
-
-
 def _is_international(candidate: str) -> bool:
+    """Return whether a number begins with + and has a country and as many digits as numbers there have, reserved ones
+    included; or begins with 00 and is valid."""
+    from phonenumbers import is_possible_number, is_valid_number
+
     digits = candidate.lstrip("( ")
     if digits.startswith("+"):
-        return _is_possible(digits)
-    return digits.startswith("00") and _is_valid("+" + digits[2:].lstrip(" "), None)
+        return _is_number(digits, None, is_possible_number)
+    return digits.startswith("00") and _is_number("+" + digits[2:].lstrip(" "), None, is_valid_number)
 
 
 def _is_local(candidate: str, before: str, regions: Sequence[str]) -> bool:
+    from phonenumbers import is_valid_number
+
     if not regions or _OTHER.match(candidate):
         return False
     is_told = _WORD.search(before) is not None
-    if not is_told and _NOT_BEFORE.search(before):
+    if not is_told and (_NOT_BEFORE.search(before) or not _GROUPED.search(candidate)):
         return False
-    return any(_is_of_region(candidate, region, is_told) for region in regions)
-
-
-def _is_of_region(candidate: str, region: str, is_told: bool) -> bool:
-    if not _is_valid(candidate, region):
-        return False
-    return is_told or (_GROUPED.search(candidate) is not None and _is_written_as(candidate, region))
+    valid = (region for region in regions if _is_number(candidate, region, is_valid_number))
+    return any(is_told or _is_written_as(candidate, region) for region in valid)
 
 
 def _is_written_as(candidate: str, region: str) -> bool:
@@ -75,28 +76,15 @@ def _is_written_as(candidate: str, region: str) -> bool:
     from phonenumbers import Leniency, PhoneMetadata, PhoneNumberMatcher
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
-    prefix = metadata.national_prefix if metadata else None
-    if prefix == "0":
+    if metadata and metadata.national_prefix == "0":
         return candidate.lstrip("( ").startswith("0")
     return any(PhoneNumberMatcher(candidate, region, Leniency.STRICT_GROUPING, 5))
 
 
-def _is_possible(number: str) -> bool:
-    """Return whether a number that begins with + has a country and as many digits as numbers there have; numbers
-    reserved for examples count, too."""
-    from phonenumbers import NumberParseException, is_possible_number, parse
+def _is_number(number: str, region: str | None, holds: Callable[[PhoneNumber], bool]) -> bool:
+    from phonenumbers import NumberParseException, parse
 
     try:
-        return is_possible_number(parse(number, None))
+        return holds(parse(number, region))
     except NumberParseException:
         return False
-
-
-def _is_valid(number: str, region: str | None) -> bool:
-    from phonenumbers import NumberParseException, is_valid_number, parse
-
-    try:
-        parsed = parse(number, region)
-    except NumberParseException:
-        return False
-    return is_valid_number(parsed)

@@ -106,20 +106,18 @@ def embed_isolated(embedder: Embedder, items: Sequence[EmbeddingText]) -> Isolat
         if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=5e-4):
             raise ModelError("the model gave a vector that has not length one, or is not a number")
     except Exception as error:  # a library's own, of a local model, as well
-        return _halved(embedder, items, error)
+        try:
+            embedder.embed_documents([_PROBE])
+        except Exception as away:
+            raise ModelAwayError(str(away) or type(away).__name__) from away
+        if len(items) == 1:
+            return IsolatedVectors([], [], [Failure((items[0].key,), str(error) or type(error).__name__)])
+        middle = len(items) // 2
+        first, second = (embed_isolated(embedder, half) for half in (items[:middle], items[middle:]))
+        return IsolatedVectors(
+            first.items + second.items, first.vectors + second.vectors, first.failures + second.failures
+        )
     return IsolatedVectors([*items], [*vectors], [])
-
-
-def _halved(embedder: Embedder, items: Sequence[EmbeddingText], error: Exception) -> IsolatedVectors:
-    try:
-        embedder.embed_documents([_PROBE])
-    except Exception as away:
-        raise ModelAwayError(str(away) or type(away).__name__) from away
-    if len(items) == 1:
-        return IsolatedVectors([], [], [Failure((items[0].key,), str(error) or type(error).__name__)])
-    middle = len(items) // 2
-    first, second = (embed_isolated(embedder, half) for half in (items[:middle], items[middle:]))
-    return IsolatedVectors(first.items + second.items, first.vectors + second.vectors, first.failures + second.failures)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-from celery.result import AsyncResult
 from dagster._core.launcher import CheckRunHealthResult, ResumeRunContext, WorkerStatus
 from dagster._grpc.types import ResumeRunArgs
 from dagster._serdes import pack_value
@@ -55,20 +54,17 @@ class CeleryRuns(CeleryRunLauncher):
         result = self.celery.AsyncResult(task)
         queue = run.tags.get(DAGSTER_CELERY_QUEUE_TAG, self.default_queue)
         try:
-            return self._health(result, queue)
+            if status := _ENDED.get(result.state):
+                self._missed_since.pop(result.id, None)
+                return CheckRunHealthResult(status, f"Its task ended as {result.state}.")
+            if has_worker(self.celery, result) or waits(self.celery, queue, result):
+                self._missed_since.pop(result.id, None)
+                return CheckRunHealthResult(WorkerStatus.RUNNING)
+            now = time.monotonic()
+            missed_s = now - self._missed_since.setdefault(result.id, now)
+            if missed_s < self._lost_after_s:
+                return CheckRunHealthResult(WorkerStatus.RUNNING)
+            del self._missed_since[result.id]
+            return CheckRunHealthResult(WorkerStatus.FAILED, f"No worker has had it for {missed_s:.0f} s.")
         except AWAY as error:  # nobody knows, and the worker may still run it
             return CheckRunHealthResult(WorkerStatus.RUNNING, f"The broker does not answer: {error}")
-
-    def _health(self, result: AsyncResult, queue: str) -> CheckRunHealthResult:
-        if status := _ENDED.get(result.state):
-            self._missed_since.pop(result.id, None)
-            return CheckRunHealthResult(status, f"Its task ended as {result.state}.")
-        if has_worker(self.celery, result) or waits(self.celery, queue, result):
-            self._missed_since.pop(result.id, None)
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        now = time.monotonic()
-        missed_s = now - self._missed_since.setdefault(result.id, now)
-        if missed_s < self._lost_after_s:
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        del self._missed_since[result.id]
-        return CheckRunHealthResult(WorkerStatus.FAILED, f"No worker has had it for {missed_s:.0f} s.")

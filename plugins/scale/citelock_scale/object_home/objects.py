@@ -82,7 +82,9 @@ class Objects:
         """
         with self._reported(name):
             try:
-                found = self._store.get(name, options=self._unless(known))
+                # Only another one than the known is asked for; a folder has no such requests.
+                tag = known.version.get("e_tag") if known and self._heads is None else None
+                found = self._store.get(name, options={"if_none_match": tag} if tag else None)
                 if found.meta["size"] > largest:
                     raise ObjectHomeError(f"{self.url}/{name} is larger than {largest / 1e6:.1f} MB; it is not ours")
                 content = bytes(found.bytes())
@@ -91,11 +93,6 @@ class Objects:
             except self._obstore.exceptions.NotModifiedError:
                 return known
             return Stored(content, self._version(content, found.meta))
-
-    def _unless(self, known: Stored | None) -> dict[str, str] | None:
-        """Return the condition that an object is another one than the known; a folder has no such requests."""
-        tag = known.version.get("e_tag") if known and self._heads is None else None
-        return {"if_none_match": tag} if tag else None
 
     def create(self, name: str, content: bytes) -> Version | None:
         """Write a new object. Return its version, or None if there is one of that name already."""
@@ -219,7 +216,6 @@ class Objects:
 
 
 def _endpoint(settings: ObjectStore, scheme: str) -> str:
-    """Return the address of the store's server, "" for the provider's own."""
     if scheme == "gs" and settings.endpoint:
         raise ObjectHomeError("object_store.endpoint is for s3:// and az://, and home is a gs:// address; remove it")
     if settings.endpoint:

@@ -28,7 +28,8 @@ def role_of(name: str, context: RstContext, known: Callable[[str], Any]) -> Any:
     """Return the function of a role and messages, as docutils expects them; `known` looks it up in docutils itself."""
     lowered = name.lower()
     if not lowered:
-        return _default(context, known)
+        role = context.settings.default_role
+        return role_of(role, context, known) if role else known("")
     domain, _, kind = lowered.rpartition(":")
     domain = domain.rpartition(":")[2] if domain.startswith("external") else domain
     if kind in _REFERENCES and domain in ("", "std"):
@@ -43,13 +44,6 @@ def role_of(name: str, context: RstContext, known: Callable[[str], Any]) -> Any:
         return _numbered(kind), []
     found, _ = known(name)
     return (found or _unknown(lowered, context)), []
-
-
-def _default(context: RstContext, known: Callable[[str], Any]) -> Any:
-    role = context.settings.default_role
-    if role:
-        return role_of(role, context, known)
-    return known("")
 
 
 def _parts(text: str) -> tuple[str, str, bool]:

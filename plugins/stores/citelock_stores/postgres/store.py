@@ -456,7 +456,9 @@ class PostgresStore:
         self._sessions.close()
 
     def _faults(self, tenant: str) -> list[str]:
-        facts = self._asked(tenant, _FACTS)
+        columns = ", ".join(f"({statement}) AS {name}" for name, statement in _FACTS.items())
+        (row,) = self._sessions.rows(server_of(self._signer, tenant), f"SELECT {columns}")
+        facts = dict(zip(_FACTS, row, strict=True))
         faults = []
         if facts["revision"] != HEAD:
             faults.append(f"schema {facts['revision']} is not this program's ({HEAD}); run `citelock index migrate`")
@@ -471,11 +473,6 @@ class PostgresStore:
         elif not facts["is_there"]:
             faults.append(f"tenant {tenant!r} has no complete generation in the database; run `citelock build`")
         return faults
-
-    def _asked(self, tenant: str, statements: dict[str, str]) -> dict[str, Any]:
-        columns = ", ".join(f"({statement}) AS {name}" for name, statement in statements.items())
-        (row,) = self._sessions.rows(server_of(self._signer, tenant), f"SELECT {columns}")
-        return dict(zip(statements, row, strict=True))
 
 
 _FACTS = {

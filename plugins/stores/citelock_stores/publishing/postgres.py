@@ -234,7 +234,6 @@ class GenerationRows:
 
     @cached_property
     def _vector_places(self) -> tuple[Any, Any]:
-        """The start and number of each row's vectors."""
         windows = self.files.vectors.windows
         counts = np.ones(len(self.files.table), np.int64) if windows is None else windows.counts
         return np.cumsum(counts) - counts, counts
@@ -281,7 +280,6 @@ def _uuid(text: str) -> UUID:
 
 
 def _page_of(chunk: Mapping[str, Any]) -> int | None:
-    """Return the page of a paged file that the chunk begins on."""
     return page_at(decode(chunk["structure"]).marks, 0) if chunk["structure"] else None
 
 
@@ -305,7 +303,12 @@ class PostgresPublisher(Publisher):
         """
         with self.transaction() as connection:
             copied: dict[str, int] = {}
-            if not _exists(connection, self.tenant_id, files.manifest.id):
+            generation_id = files.manifest.id
+            row = connection.execute(
+                "SELECT FROM citelock.generations WHERE tenant_id = %s AND generation = %s",
+                (self.tenant_id, generation_id),
+            ).fetchone()
+            if row is None:
                 copied = self._copy(connection, files, manifest)
             elif not _is_sealed(connection, self.tenant_id, files.manifest.id):
                 _fill_seals(connection, GenerationRows(files, self.signer, self.tenant_id, self.home))
@@ -349,7 +352,11 @@ class PostgresPublisher(Publisher):
         own = files.manifest.chunks >= self.settings.partition_chunks
         placement = self.tenant_id if own else _bucket(connection, self.tenant_id)
         rows = GenerationRows(files, self.signer, placement, self.home)
-        ann = self._ann(files)
+        kind = "halfvec" if self.settings.halfvec == "auto" else "vector"
+        if files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind]:
+            kind = "halfvec"
+        few = files.manifest.chunks < max(self.settings.ann_chunks, self.settings.partition_chunks)
+        ann = "none" if few or files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind] else kind
         counts: dict[str, int] = {}
         for table in PARTITIONED:
             self.renew(connection)
@@ -378,14 +385,6 @@ class PostgresPublisher(Publisher):
         )  # fmt: skip
         return counts
 
-    def _ann(self, files: GenerationFiles) -> str:
-        """Return the columns of the HNSW index: none if an exact search is as quick, or no index is possible."""
-        kind = "halfvec" if self.settings.halfvec == "auto" else "vector"
-        if files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind]:
-            kind = "halfvec"
-        few = files.manifest.chunks < max(self.settings.ann_chunks, self.settings.partition_chunks)
-        return "none" if few or files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind] else kind
-
 
 def publish_generation(
     store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False
@@ -406,13 +405,6 @@ def publish_generation(
     if resend:
         publisher.withdraw(generation_id)
     return publisher.publish(files, manifest)
-
-
-def _exists(connection: Any, tenant_id: UUID, generation_id: str) -> bool:
-    row = connection.execute(
-        "SELECT FROM citelock.generations WHERE tenant_id = %s AND generation = %s", (tenant_id, generation_id)
-    ).fetchone()
-    return row is not None
 
 
 def _is_sealed(connection: Any, tenant_id: UUID, generation_id: str) -> bool:
@@ -451,7 +443,6 @@ def _fill(connection: Any, table: str, rows: GenerationRows, own: bool) -> int:
 
 
 def _fill_plain(connection: Any, rows: GenerationRows) -> None:
-    """Write the tables without partitions."""
     with connection.cursor() as cursor:
         statement = (
             "INSERT INTO citelock.reader_classes (tenant_id, id, class, clauses, anchor) "
@@ -471,7 +462,6 @@ def _fill_plain(connection: Any, rows: GenerationRows) -> None:
 
 
 def _fill_seals(connection: Any, rows: GenerationRows) -> None:
-    """Write the seals of every reader class."""
     with connection.cursor() as cursor:
         _fill_blocks(cursor, rows.seal_blocks())
 

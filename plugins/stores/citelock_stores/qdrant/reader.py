@@ -7,7 +7,7 @@ hidden chunks alone has no number in it, and is not queried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,31 +50,6 @@ Hit = tuple[int, float]
 """The number of a chunk and its score."""
 SPARE = 16
 """Hits asked for beyond k, to see whether further ones are as near as the last."""
-
-
-class NearestHits(NamedTuple):
-    """The result of one search. `hits`: each chunk once; `whole`: there is nothing else; `lowest`: no other is
-    nearer."""
-
-    hits: Sequence[Hit]
-    whole: bool
-    lowest: float
-
-
-Search = Callable[[int], NearestHits]
-"""Gives so many hits, the best ones."""
-
-
-def k_nearest(search: Search, k: int, among: Rows | None = None) -> Nearest:
-    """Return the k nearest chunks, of those in `among`; of those as near as the last of them, the first rows."""
-    asked = (k if among is None else 4 * k) + SPARE
-    wanted = None if among is None else frozenset(among.tolist())
-    while True:
-        found = search(asked)
-        kept = found.hits if wanted is None else [hit for hit in found.hits if hit[0] in wanted]
-        if found.whole or (len(kept) >= k and found.lowest < sorted((hit[1] for hit in kept), reverse=True)[k - 1]):
-            return nearest_of(kept, k)
-        asked *= 4
 
 
 def nearest_of(hits: Sequence[Hit], k: int) -> Nearest:
@@ -161,7 +136,6 @@ class PostingLists:
 
 
 def _read(points: ReadablePoints, kind: PostingKind) -> Vocabulary:
-    """Return the terms of all reader classes together."""
     vocabulary: dict[str, Term] = {}
     for point in points.scroll("terms", ["packed"], [filters.with_value("posting", kind)]):
         parts = unpack_terms((point.payload or {}).get("packed", ""))
@@ -256,26 +230,29 @@ class QdrantReader:
         if k <= 0 or not self._points.classes or (among is not None and not len(among)):
             return nearest_of([], 0)
         named = among.tolist() if among is not None and len(among) <= _NAMED else None
-        return k_nearest(lambda asked: self._search(query, asked, named), k, among if named is None else None)
+        wanted = None if among is None or named is not None else frozenset(among.tolist())
+        asked = (k if wanted is None else 4 * k) + SPARE
+        while True:  # of those as near as the last one, the first rows: so there has to be one that is farther
+            from qdrant_client.models import SearchParams
+
+            ef = self._settings.ef
+            exactly = SearchParams(exact=True)
+            params = exactly if ef is None or named is not None else SearchParams(hnsw_ef=max(ef, _EF_FOR_EACH * asked))
+            points = self._points.nearest(PointSearch(self._vector, query, asked), params, named)
+            if len(points) < asked and params is not exactly:
+                points = self._points.nearest(PointSearch(self._vector, query, asked), exactly, named)
+            hits = [(number_of(point.id), point.score) for point in points]
+            kept = hits if wanted is None else [hit for hit in hits if hit[0] in wanted]
+            is_whole = len(hits) < asked
+            if is_whole or (len(kept) >= k and hits[-1][1] < sorted((hit[1] for hit in kept), reverse=True)[k - 1]):
+                return nearest_of(kept, k)
+            asked *= 4
 
     def postings(self, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
         return self._postings.of(self._points, kind, terms)
 
     def vocabulary(self, kind: PostingKind) -> pa.Table:
         return self._postings.vocabulary(self._points, kind)
-
-    def _search(self, query: list[float], limit: int, rows: Sequence[int] | None) -> NearestHits:
-        """Return the nearest chunks. Where a graph finds too few, all are compared."""
-        from qdrant_client.models import SearchParams
-
-        ef = self._settings.ef
-        exactly = SearchParams(exact=True)
-        params = exactly if ef is None or rows is not None else SearchParams(hnsw_ef=max(ef, _EF_FOR_EACH * limit))
-        points = self._points.nearest(PointSearch(self._vector, query, limit), params, rows)
-        if len(points) < limit and params is not exactly:
-            points = self._points.nearest(PointSearch(self._vector, query, limit), exactly, rows)
-        hits = [(number_of(point.id), point.score) for point in points]
-        return NearestHits(hits, len(hits) < limit, hits[-1][1] if hits else 0.0)
 
     def _matrix(self, vectors: Any) -> NDArray[np.float32]:
         """Return the vectors [n, d] of one chunk.

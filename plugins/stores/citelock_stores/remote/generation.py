@@ -127,11 +127,15 @@ class Catalog(IndexedChunks):
         sentences = None
         if "sentences" in manifest.formats:
             sentences = RemoteSentences(reader, numbers, manifest.embedder.dimension)
+        # Other places of texts: those of chunks that are hidden count by their names alone.
+        rows, known = numbers.known(numbers_of(places["row"]))
+        fields = places.drop_columns(["row", "place"])
+        placed = fields.filter(pa.array(known)).append_column("row", indices(rows[known]))
         parts = Parts(
             RemoteDense(reader, numbers),
             RemoteLexical(lexical, numbers_of(chunks["terms"]).astype(np.int32)),
             RemoteKeywords(chunks, keywords),
-            _places(places, numbers),
+            DuplicateLocations(placed, len(numbers), fields.filter(pa.array(~known))),
             sentences,
             {row["page_id"]: _original(row, reader) for row in handed.originals.to_pylist()},
             self._shown.columns(),
@@ -199,14 +203,6 @@ def _checked(table: pa.Table, columns: pa.Schema, classes: frozenset[str]) -> pa
     return table.cast(columns).combine_chunks()
 
 
-def _places(table: pa.Table, numbers: RowNumbers) -> DuplicateLocations:
-    """Return other places of texts; those of chunks that are hidden count by their names alone."""
-    rows, known = numbers.known(numbers_of(table["row"]))
-    fields = table.drop_columns(["row", "place"])
-    placed = fields.filter(pa.array(known)).append_column("row", indices(rows[known]))
-    return DuplicateLocations(placed, len(numbers), fields.filter(pa.array(~known)))
-
-
 def _original(row: Mapping[str, Any], reader: RemoteReader) -> Original:
     digest, kind, size, pages, received = (row[name] for name in _FACTS)
     return RemoteOriginal(digest, kind, size, pages, Path(digest), received, reader)
@@ -260,18 +256,14 @@ class Catalogs:
                     return result_within(outcome, WAIT_S)
                 except TimeoutError:
                     raise RemoteTimeoutError("the list of what may be read was not fetched in time") from None
-        return self._fetched(key, fetch, mine)
-
-    def _fetched(self, key: CatalogKey, fetch: Callable[[], Catalog], outcome: Future[Catalog]) -> Catalog:
-        """Return the result of `fetch`, and hand it to waiting callers."""
         try:
             catalog = fetch()
         except BaseException as error:
             self._end(key)
-            outcome.set_exception(error if isinstance(error, Exception) else _AbandonedError())
+            mine.set_exception(error if isinstance(error, Exception) else _AbandonedError())
             raise
         self._end(key, catalog)
-        outcome.set_result(catalog)
+        mine.set_result(catalog)
         return catalog
 
     def trim(self) -> None:
