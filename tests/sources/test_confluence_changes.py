@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from sources.stand_in_confluence import StandIn
-from sources.stand_in_faults import broken, poisoned
+from sources.stand_in_faults import broken, hidden, poisoned
 from sources.stand_in_site import page
 from sources.syncs import Syncs, column, ids
 
@@ -86,6 +86,18 @@ def test_times_of_search_that_differ_from_those_of_versions_are_covered(wiki: St
     sync()
     wiki.site.edit("3", body="<p>New.</p>")
     assert column(sync(), "body")["3"] == "<p>New.</p>"
+
+
+def test_edits_are_found_where_the_page_that_was_edited_last_is_refused(wiki: StandIn, sync: Syncs) -> None:
+    wiki.site.edit("3")
+    sync(overlap_hours=0)
+    wiki.site.skew += timedelta(hours=1)
+    wiki.site.edit("4", body="<p>New.</p>")
+    wiki.site.skew += timedelta(hours=8)
+    wiki.site.edit("3", body="<p>New.</p>")
+    wiki.faults.append(hidden("3"))
+    bodies = column(sync(overlap_hours=0), "body")
+    assert (bodies["3"], bodies["4"]) == ("<p>New.</p>", "<p>New.</p>")
 
 
 def test_a_page_that_search_learns_of_late_arrives_within_the_overlap(wiki: StandIn, sync: Syncs) -> None:
