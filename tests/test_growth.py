@@ -52,6 +52,7 @@ PUMPS = {
     "lists": "How to restart the broker:\n\n- a b c d\n",
     "blocks": "Restart the broker:\n\n```\nrestart the broker now\n```\n\n",
     "steps with code": "1. Restart the broker\n```\nrestart the broker\n```\n",
+    "items with code": "- restart the broker\n  ```\n  broker\n  ```\n",
     "headings": "# broker\n",
     "quoted": "> restart the broker now\n",
     "claims": 'Restart the broker "kept for 33 days in vault 3" [1].\n\n',

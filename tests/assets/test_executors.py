@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -140,6 +141,7 @@ def test_dagster_runs_the_steps_of_a_tenant_by_its_executor(wiki: Wiki, tmp_path
     cluster = Cluster(tmp_path / "dagster", wiki.config_path, redis=0)
     with dg.DagsterInstance.from_config(str(cluster.folder)) as instance:
         register(instance, load_config(wiki.config_path))
-    assert cluster.run("ingest", "eng").wait(120) == 0
+    with closing(cluster):
+        assert cluster.run("ingest", "eng").wait(600) == 0
     assert "Executing steps using multiprocess executor" in (cluster.folder / "ingest-eng.log").read_text()
     assert (wiki.home / "sources" / "eng" / "chunks.parquet").exists()

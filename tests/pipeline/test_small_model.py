@@ -28,7 +28,8 @@ from rag_serving.records.passages import Lock
 
 QUESTIONS = int(os.environ.get("CITELOCK_MODEL_QUESTIONS", "0"))
 SHARE_PROMPTED = 5  # one question of so many is asked by the product's own prompt, of which the model makes little
-SMALL = {"context_tokens": 1024, "max_output_tokens": 64, "timeout_s": 1200}
+# As prose, of which its own sentences are shown: by the usual style it chooses among the pages' lines.
+SMALL = {"style": "prose", "context_tokens": 1024, "max_output_tokens": 64, "timeout_s": 1200}
 PATIENT = {"breaker_failures": 10_000}  # it often says nothing
 pytestmark = pytest.mark.timeout(36_000)
 Open = Callable[[AnswerGeneration], Overheard]

@@ -74,6 +74,7 @@ class Cluster:
     configs: Mapping[str, Path] = field(default_factory=dict)
     """Configurations of workers that have one of their own, as on other machines."""
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    runs: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +128,10 @@ class Cluster:
         tags = json.dumps({"dagster/partition": partition})
         command = ["dagster", "job", "execute", "-m", "rag_assets.definitions", "-j", job, "--tags", tags]
         with (self.folder / f"{job}-{partition}.log").open("ab") as log:
-            return subprocess.Popen([str(BIN / command[0]), *command[1:]], stdout=log, stderr=log, env=self.environment)
+            command[0] = str(BIN / command[0])
+            run = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
+        self.runs.append(run)
+        return run
 
     def call(self, command: Sequence[str]) -> None:
         """Run a command in the cluster's environment.
@@ -138,7 +142,11 @@ class Cluster:
         subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, and the runs that a test has given up with the processes of their steps."""
+        for run in self.runs:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
         for process in self.workers.values():
             process.kill()
             process.wait()

@@ -4,6 +4,7 @@ verification checks one by one."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -82,11 +83,12 @@ class Layout:
         if unit.kind == "sentence":
             first = next(iter(self.units[at + 1 : at + 2]), unit)
         elif unit.kind == "code":
-            first = next((other for other in reversed(self.units[:at]) if other.kind != "code"), unit)
+            before = (self.units[place] for place in range(at - 1, -1, -1))
+            first = next((other for other in before if other.kind != "code"), unit)
             if self._item(first)[-1].end < unit.end:
                 return None
         items = self._items(first)
-        if len(items) < 2 or not _is_ordered(items):
+        if len(items) < 2 or not self.is_ordered(first):
             return None
         return self._listed(items, unit if unit.kind == "sentence" else None)
 
@@ -99,7 +101,7 @@ class Layout:
 
     def is_ordered(self, unit: Unit) -> bool:
         """Return whether the items of a unit's list begin with numbers."""
-        return unit.list_number >= 0 and _is_ordered(self._lists[unit.list_number])
+        return unit.list_number in self._ordered
 
     def run(self, unit: Unit, is_led: bool = True) -> Excerpt:
         """Return the steps of this unit's list, be it a single one, with or without their lead-in."""
@@ -157,7 +159,8 @@ class Layout:
         """Return the units of the item that this one is in, nested items and code with them; itself in none."""
         if unit.kind != "list":
             return [unit]
-        return next(item for item in self._items(unit) if item[0].item == unit.item)
+        items = self._items(unit)
+        return items[bisect_left(items, unit.item, key=lambda item: item[0].item)]
 
     def _items(self, unit: Unit) -> list[list[Unit]]:
         """Return the units of the list that this one is in, item by item: nested items and code with theirs."""
@@ -180,6 +183,15 @@ class Layout:
         for (number, _), item in groupby(self.units, lambda unit: (unit.list_number, unit.item)):
             lists.setdefault(number, []).append(list(item))
         return lists
+
+    @cached_property
+    def _ordered(self) -> frozenset[int]:
+        """The lists in which each item that begins in the passage begins with a number."""
+        return frozenset(
+            number
+            for number, items in self._lists.items()
+            if number >= 0 and {item[0].number >= 0 for item in items if item[0].marked >= 0} == {True}
+        )
 
     @cached_property
     def _code(self) -> dict[int, list[Unit]]:
@@ -232,9 +244,3 @@ class Layout:
         if opening < 0 or not closing or not line.lstrip().startswith(FENCES):
             return first.start, last.end
         return opening, closing + len(line)
-
-
-def _is_ordered(items: Sequence[Sequence[Unit]]) -> bool:
-    """Return whether each item that begins in the passage begins with a number."""
-    first = [item[0] for item in items if item[0].marked >= 0]
-    return bool(first) and all(unit.number >= 0 for unit in first)
