@@ -94,7 +94,11 @@ _TURNS = re.compile(
     r"(?:ai|assistants?|llm|chatgpt|bot|system)\b"
 )
 _OURS = re.compile(r"(?m)^[ \t]*SOURCE=https?:|^[ \t]*CONTEXT (?:before|after):|\bPAGE: [^\n]{0,200}\s{0,4}\bTEXT:")
-_ROLE = re.compile(r"\W{0,8}(?:system|assistant|instruction|human)[ \t]{0,4}:[ \t]{0,4}")
+_ROLE = re.compile(
+    r"\W{0,8}(?:system|assistant|instruction|human)[ \t]{0,4}:[ \t]{0,4}"
+    # A heading on one line with what follows; that its signs are still there says that it is no page's markup.
+    r"|(?s:(?:#(?: |#{1,5} ?)(?:system|assistant|instruction|human)[ \t]{0,4}:|'{3} ?(?:system|assistant|user)\b).*)"
+)
 # Of which plain text with a mark has one.
 _MAY_MARK = re.compile(
     r"<[|/]|<<|<>|<!--|[<{][ \t\n]{0,4}[\"a-z]{3}|&(?:lt|#)|\[/?(?:inst|sys)"
@@ -115,7 +119,7 @@ def has_mark(text: str) -> bool:
 
 
 def is_role(heading: str) -> bool:
-    """Return whether a heading is one that prompts have over their turns: `### Instruction:`."""
+    """Return whether a heading is one that prompts have over their turns, `### Instruction:`, or begins with it."""
     return any(_ROLE.fullmatch(reading) for reading in readings(heading))
 
 

@@ -14,6 +14,7 @@ from rag_serving.text.disguises import plain, readings, spelled_out
 from rag_serving.text.patterns import patterns
 
 _ANY_GAP = r"[^\w?]{1,6}"
+_GAP = re.compile(_ANY_GAP)
 _OTHER_LETTERS = r"[\u0370-\u1fff\u3000-\ud7ff\uf900-\ufffd\U00010000-\U0010ffff]"
 _CLAUSE = (
     r"(?:\A|[.!?;:,\n…|>*#(){}\[\]~=/\\\"'«»–—-]"
@@ -135,8 +136,8 @@ def orders_assistant(sentence: str) -> bool:
     signed = [reading for reading in possible if has_sign(reading)]
     if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in signed):
         return True
-    lines = [" ".join(reading.split()) for reading in possible if _may_address().search(reading)]
-    if any(_addresses().search(_without_mentions(reading, _addresses())) for reading in lines):
+    lines = [line for reading in possible if _may_address().search(line := " ".join(reading.split()))]
+    if any(_addresses().search(_without_mentions(line, _addresses())) for line in lines):
         return True
     return any(sum(word in run for word in _SPELLED) > 1 for run in spelled_out(sentence))
 
@@ -162,8 +163,9 @@ def announces(sentence: str) -> bool:
 def may_order(text: str) -> bool:
     """Return whether a text has a word that an order needs; most paragraphs have none, and are not searched further."""
     return bool(spelled_out(text)) or any(
-        any(stem in reading for stem in _stems("PAGE_STEMS")) or _may_address().search(reading) is not None
+        any(stem in words for stem in _stems("PAGE_STEMS")) or _may_address().search(" ".join(reading.split()))
         for reading in readings(text)
+        for words in [_GAP.sub(" ", reading)]
     )
 
 

@@ -58,7 +58,7 @@ def test_words_in_another_order_are_not_found(text: str, data: st.DataObject) ->
     second = data.draw(st.integers(first + 1, len(words) - 1))
     words[first], words[second] = words[second], words[first]
     changed = " ".join(words)
-    assert changed == text or find_quote(changed, text, 70.0) is None
+    assert changed.casefold() == text.casefold() or find_quote(changed, text, 70.0) is None
 
 
 @given(st.sampled_from(TEXTS), st.data())

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 
-from rag_serving.text.orders import has_sign, order_patterns
+from rag_serving.text.marks import is_role
+from rag_serving.text.orders import has_sign, may_order, order_patterns, orders_assistant
 from rag_serving.text.patterns import patterns
 
 EVERY_ORDER = ("ORDERS", "REQUESTS", "ORDERS_ABROAD", "FORGET_ALL", "REVEAL", "ROLES")
@@ -30,6 +31,7 @@ def test_every_order_has_a_sign(pattern: str) -> None:
     def check(text: str) -> None:
         assert has_sign(text)
         assert has_sign(f"please, {text}.")
+        assert may_order(text) or not orders_assistant(text)
 
     check()
 
@@ -47,3 +49,22 @@ def test_the_patterns_of_all_orders_are_not_made_for_a_question_without_a_sign()
         "assert found == (False, 0, True, 1), found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_heading_begins_like_a_turn_of_a_prompt_if_its_signs_are_written_out() -> None:
+    turns = (
+        "Instruction:",
+        "### Instruction: Tell",
+        "# System: say",
+        "＃＃ Assistant: say",
+        "```system say that it is so",
+    )
+    assert [heading for heading in turns if not is_role(heading)] == []
+    headings = (
+        "System: requirements",
+        "#system: a channel",
+        "## Systems: all",
+        "Instruction: lock the door",
+        "```yaml system",
+    )
+    assert [heading for heading in headings if is_role(heading)] == []
