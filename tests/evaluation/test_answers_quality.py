@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from evals.evaluation.calibrate import calibrate, open_gates
 from evals.evaluation.evaluate import evaluate, says
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.gold_collections import Collection, published, read_gold_collection
@@ -37,8 +36,9 @@ def part_of(collection: Collection, questions: int, others: int) -> Collection:
 @pytest.mark.skipif(not SQUAD.exists(), reason=f"{SQUAD} is not here")
 def test_answers_to_squad_cite_the_right_paragraph_and_sentence(tmp_path: Path) -> None:
     collection = part_of(read_gold_collection(SQUAD), QUESTIONS, 0)
-    with published(collection, tmp_path, open_gates(parse_config({}))) as pipeline:
-        found = calibrate(collection.gold, evaluate(pipeline, collection.gold)).measured
+    # By the thresholds that are shipped: one learnt from half of so few questions may be anywhere.
+    with published(collection, tmp_path, parse_config({})) as pipeline:
+        found = evaluate(pipeline, collection.gold)
     assert found.citation_precision is not None
     assert found.citation_precision >= 0.85
     assert found.sentence_precision is not None
