@@ -111,6 +111,26 @@ def test_an_old_text_that_cannot_be_renewed_is_not_shown_to_who_comes_later(wiki
     assert column(sync(), "readers")["6"] == EVERYONE
 
 
+def test_an_old_text_that_was_edited_before_its_page_was_opened_is_not_shown_to_who_comes_later(
+    wiki: StandIn, sync: Syncs
+) -> None:
+    wiki.caps = (50, 1, 1000)
+    wiki.site.put(page(20, groups=["ops"]))
+    wiki.site.move("1", "20")
+    sync()
+
+    def edit_and_open() -> None:
+        wiki.site.edit("1", body="<p>Fit for all.</p>")
+        wiki.site.restrict("20")
+
+    once(wiki, "spaceKey", edit_and_open)
+    second = sync()
+    assert column(second, "readers")["1"] == NOBODY
+    assert "edited" in dict(second.hidden)["1"]
+    third = sync()
+    assert (column(third, "readers")["1"], column(third, "body")["1"]) == (EVERYONE, "<p>Fit for all.</p>")
+
+
 def test_only_what_is_shown_anew_is_read_again(wiki: StandIn, sync: Syncs) -> None:
     wiki.site.put(page(20, parents=[1]), page(21, parents=[2]))
     sync()

@@ -355,7 +355,7 @@ def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | 
 
 def state_of(entries: Iterable[Envelope]) -> str:
     """Return a digest of ids and versions: another one where anything was added, edited or removed."""
-    return digest(*sorted(f"{entry.get('id')}:{_number(entry)}" for entry in entries))
+    return digest(*sorted(f"{entry.get('id')}:{number_of(entry)}" for entry in entries))
 
 
 NOTHING_HANGS = state_of(())
@@ -373,7 +373,8 @@ def _page_of(entry: Envelope) -> str | None:
     return str(page_id) if page_id else None
 
 
-def _number(entry: Envelope) -> object:
+def number_of(entry: Envelope) -> object:
+    """Return the number of an entry's version; None if it has none."""
     version = entry.get("version")
     return version.get("number") if isinstance(version, dict) else None
 

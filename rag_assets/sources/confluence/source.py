@@ -41,6 +41,7 @@ from rag_assets.sources.confluence.listing import (
     list_noted,
     list_space,
     load_sync_state,
+    number_of,
     still_there,
 )
 from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, HttpLimits, ServerFault, hosts_of
@@ -92,6 +93,7 @@ class SyncCheckpoint:
 ROUNDS = 4
 """So often a lineage is read again; one that is another each time is shown to nobody until the next sync."""
 UNSETTLED = "who may read it changed again and again while it was read; the next sync will tell"
+_EDITED = "it was edited while it was opened to more readers; the next sync will tell"
 _REMEMBERED, _LISTED, _FETCHED = -1, 0, 1  # the first rounds of readings
 
 
@@ -99,34 +101,33 @@ def settled_readers(
     client: ConfluenceClient,
     listing: SpaceListing,
     space: str,
-    shown: Iterable[str],
+    shown: Mapping[str, int],
     before: Mapping[str, str],
     fetched: Mapping[str, bool],
 ) -> EffectiveReaders:
     """Return the reader class of every page of a listing, whose grants are the first reading, and are updated. `space`:
-    reader class of the space; `before`: those of the last sync, of pages with unchanged text; `fetched`: pages read a
-    second time, with their body, and whether both readings agree."""
-    shown = list(shown)
+    reader class of the space; `shown`: versions of the texts; `before`: reader classes of the last sync, of pages with
+    unchanged text; `fetched`: pages read a second time, with their body, and whether both readings agree."""
     runs = {one: (_LISTED, _LISTED) if one in listing.read else (_REMEMBERED, _REMEMBERED) for one in listing.grants}
     runs |= {one: (_LISTED if same else _FETCHED, _FETCHED) for one, same in fetched.items()}
-    for number in range(_FETCHED + 1, _FETCHED + 1 + ROUNDS):
+    edited: set[str] = set()  # since their text was read: the readers of the new text are not those of the old one
+    for number in range(_FETCHED + 1, _FETCHED + 2 + ROUNDS):
         readers = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
-        torn = _torn(listing.grants, _wider(shown, readers, before), runs)
-        if not torn:
-            return readers
+        wider = set(_wider(shown, readers, before))
+        torn = _torn(listing.grants, wider - edited, runs)
+        if not torn or number == _FETCHED + 1 + ROUNDS:
+            break
         again = set[str]().union(*torn.values())
-        fresh = _read(client, listing.grants, listing.pages.keys(), again)
+        fresh, versions = _read(client, listing.grants, listing.pages.keys(), again)
+        edited |= {one for one, version in versions.items() if version != shown.get(one)}
         other = {one for one in again if fresh.get(one) != listing.grants[one]}
         listing.grants.update(fresh)
         listing.add_ancestors(client)
         runs |= dict.fromkeys(listing.grants.keys() - runs.keys(), (number, number))  # ancestors that are named now
         runs |= {one: (number if one in other else runs[one][0], number) for one in again}
-    readers = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
-    torn = _torn(listing.grants, _wider(shown, readers, before), runs)
+    closed = {**dict.fromkeys(torn, UNSETTLED), **dict.fromkeys(sorted(wider & edited), _EDITED)}
     return EffectiveReaders(
-        {**readers.readers, **dict.fromkeys(torn, NOBODY)},
-        {**readers.hidden, **dict.fromkeys(torn, UNSETTLED)},
-        readers.origins,
+        {**readers.readers, **dict.fromkeys(closed, NOBODY)}, {**readers.hidden, **closed}, readers.origins
     )
 
 
@@ -136,7 +137,7 @@ def decided_as_before(
     """Return those of the pages (raw ids) whose restrictions, own and inherited, still read the same: they were in
     force for all readings in between. `pages`: those of `grants` that are pages of the space."""
     above = {one: _known_lineage(one, grants) for one in page_ids}
-    now = _read(client, grants, pages, set[str]().union(*above.values()))
+    now, _ = _read(client, grants, pages, set[str]().union(*above.values()))
     return {one for one, ids in above.items() if all(now.get(each) == grants[each] for each in ids)}
 
 
@@ -167,16 +168,19 @@ def _known_lineage(page_id: str, grants: Mapping[str, Grants]) -> list[str]:
 
 def _read(
     client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], ids: set[str]
-) -> dict[str, Grants]:
-    """Return the present grants of pages and of others above them; unreadable ones are left out."""
+) -> tuple[dict[str, Grants], dict[str, object]]:
+    """Return the present grants of pages and of others above them, and the versions of the pages; unreadable ones are
+    left out."""
     fresh: dict[str, Grants] = {}
+    versions: dict[str, object] = {}
     for some in batches(sorted(one for one in ids if one in pages), LIST_LIMIT):
         envelopes = client.by_ids(some, DETAILS).found
         fresh.update({one: grants_of(complete(client, entry)) for one, entry in envelopes.items()})
+        versions.update({one: number_of(entry) for one, entry in envelopes.items()})
     for one in sorted(one for one in ids if one not in pages):
         if (now := ancestor_grants(client, one)) is not None:
             fresh[one] = Grants(grants[one].ancestors, now.own, now.fault)
-    return fresh
+    return fresh, versions
 
 
 _BODIES = f"body.storage,{DETAILS}"
@@ -251,7 +255,8 @@ class ConfluenceSpace:
             for one, row in before.items()
             if one in rows and all(row[name] == rows[one][name] for name in ("version", "title", "body"))
         }
-        effective = settled_readers(client, listing, space, rows, same_text, sync.read_twice)
+        versions = {one: row["version"] for one, row in rows.items()}
+        effective = settled_readers(client, listing, space, versions, same_text, sync.read_twice)
         # An old text, kept because the page cannot be read, was perhaps removed before others were let in.
         old = {
             one: before[one]["readers"]
