@@ -300,8 +300,8 @@ def _array(column: pa.Array) -> NDArray[Any]:
     return np.asarray(np.from_dlpack(column)) if len(column) else np.zeros(0, np.int32)
 
 
+# Columns of the chunks that the index is made of.
 COLUMNS = ["page_id", "title", "heading_path", "labels", "text"]
-"""What the index is made of."""
 
 
 class EarlierKeywords(NamedTuple):

@@ -332,8 +332,8 @@ def _block(fields: Sequence[Any]) -> Block:
 
 Mark = Literal["", "raised", "lowered", "struck"]
 
+# The ledger's name of crossed-out text, which is no statement of the page and so no part of its text.
 STRUCK = "struck text"
-"""What the ledger calls text that its page crosses out: no statement of the page, so no part of its text."""
 _RAISED = str.maketrans("0123456789+-−–=()abcdefghijklmnoprstuvwxyz", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 _LOWERED = str.maketrans("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎")
 _FIGURES = re.compile(r"[0-9+\-−–=()*†‡§,; ]{0,40}[a-z]?[0-9+\-−–=()*†‡§,; ]{0,40}")

@@ -24,8 +24,8 @@ from dagster_celery.executor import CeleryExecutor, _submit_task
 from kombu.exceptions import ChannelError, OperationalError
 from redis.exceptions import RedisError
 
+# Errors of a request whose broker or result backend is unavailable.
 AWAY = (OperationalError, ConnectionError, RedisError, TimeoutError)
-"""What asking raises where broker or result backend are away."""
 REPLY_S = 1.0
 LOOKS = 4
 """Looks at a task within the time after which it is lost."""

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 KEY_PURPOSE = "postgres claims"
+# Claims outlive their statement by this: clocks of two machines may differ by as much.
 MARGIN_S = 60.0
-"""How long claims outlive the statement that they are for: clocks of two machines may differ by as much."""
+# The error where the database rejects the claims that are signed here.
 UNSIGNED = (
     "the database does not know this installation's secret: CITELOCK_SECRET must be the one under which "
     "`citelock index migrate` ran; run that here, then `citelock build`"
 )
-"""What is said where the database believes no claim that is signed here."""
 _BLOCK = 64  # bytes of a block of SHA-256
 
 Role = Literal["reader", "server", "publisher"]

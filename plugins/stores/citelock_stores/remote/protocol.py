@@ -386,6 +386,7 @@ REMOTE_ORIGINALS = table_schema(
 """The file that a page was read from. Its reader class is the intersection (`access.principals.intersect_readers`) of
 the classes of all chunks and places of the page: who may not read some of the text may not have the file."""
 
+# The proof, by reader class, that nobody altered its rows.
 REMOTE_SEALS = table_schema(
     "remote_seals",
     1,
@@ -397,7 +398,6 @@ REMOTE_SEALS = table_schema(
         ("seal", pa.binary(), "of part 0: the seal over all rows of the class (`GenerationSeals`)"),
     ],
 )
-"""What shows that nobody altered the rows of a reader class, under that class."""
 
 
 def pack_table(table: pa.Table) -> bytes:
