@@ -40,7 +40,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "ask": ("ask", "chat", "search", "serve", "mcp"),
-    "build": ("init", "build", "add", "doctor", "readers"),
+    "build": ("init", "build", "add", "doctor"),
     "check": ("check", "evaluate", "receipt"),
 }
 """The commands that most people need; the others, also those of plug-ins, are for who operates an installation."""
