@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from queue import SimpleQueue
@@ -136,6 +137,12 @@ def run_in_thread(work: Callable[[], Result], name: str) -> Future[Result]:
 
     Thread(target=run, name=name, daemon=True).start()
     return outcome
+
+
+def call_soon(loop: AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
+    """Have an event loop call something, from another thread; one that has ended hears nothing."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
 
 
 def result_within(outcome: Future[Result], seconds: float) -> Result:

@@ -14,8 +14,8 @@ from rag_serving.api.auth import AuthError, as_bearer, token_digest
 from rag_serving.api.hooks import is_event
 from rag_serving.api.limits import Guesses, Rates, Refusals, TenantRates, at_once_of, network_of, want_turn
 from rag_serving.api.origins import SESSION, SESSION_PATH, cookie_line, forgery, is_https
-from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
-from rag_serving.api.wire import RequestError, error_response, replayed
+from rag_serving.api.service import counted_as, known_caller, recognize, seen_of, service_of, session_of, shown_token
+from rag_serving.api.wire import PROBES, RequestError, error_response, replayed
 from rag_serving.config.serving import Role
 
 HEALTH = frozenset({"/healthz", "/readyz"})
@@ -68,7 +68,7 @@ class Admission:
         try:
             if wait_s:
                 raise slower(wait_s)
-            service_of(request).authenticator.reach(seen_of(request, None))
+            service_of(request).authenticator.reach(seen_of(request))
         except RequestError as error:
             await error_response(scope["path"], error)(scope, receive, send)
             return
@@ -78,7 +78,7 @@ class Admission:
         service, address, token = service_of(request), address_of(request), shown_token(request)
         wait_s = self._rates.take(f"address {address}", service.config.serving.address_limit_per_minute)
         if not wait_s and token and service.authenticator.is_guessable(token):
-            wait_s = _guesses(request).wait(address, token_digest(token))
+            wait_s = guesses_of(request).wait(address, token_digest(token))
         return slower(wait_s) if wait_s else forgery(request, service.config.serving, session_of(request))
 
     def _caller_wait(self, request: HttpRequest) -> float:
@@ -95,13 +95,13 @@ class Admission:
         token, authenticator = shown_token(request), service_of(request).authenticator
         digest = token_digest(token) if token and authenticator.is_guessable(token) else ""
         try:
-            authenticator.identify(seen_of(request, None))
+            known_caller(request)
         except AuthError as error:
             if digest and error.status == 401:
-                _guesses(request).wrong(address_of(request))
+                guesses_of(request).wrong(address_of(request))
             return False
         if digest:
-            _guesses(request).right(address_of(request), digest)
+            guesses_of(request).right(address_of(request), digest)
         return True
 
 
@@ -110,7 +110,7 @@ def _tenant_of(request: HttpRequest) -> str:
     config = service_of(request).config
     if config.serving.auth == "loopback":
         return ""
-    caller = service_of(request).authenticator.identify(seen_of(request, None))
+    caller = known_caller(request)
     return caller.tenant if caller and caller.tenant in config.tenants else ""
 
 
@@ -119,7 +119,8 @@ def slower(wait_s: float) -> RequestError:
     return RequestError(429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
 
 
-def _guesses(request: HttpRequest) -> Guesses:
+def guesses_of(request: HttpRequest) -> Guesses:
+    """Return the wrong tokens so far, of all addresses."""
     guesses: Guesses = request.app.state.guesses
     return guesses
 
@@ -162,9 +163,6 @@ def _closing(send: Send) -> Send:
     return closing
 
 
-_UNCOUNTED = frozenset({"/healthz", "/readyz", "/metrics"})
-
-
 class CountedResponses:
     """Counts what is answered to callers, refusals included; pages of the web page, which anybody may have, are not."""
 
@@ -172,7 +170,7 @@ class CountedResponses:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _UNCOUNTED:
+        if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         request, begun = HttpRequest(scope), False
@@ -197,7 +195,7 @@ def _count(request: HttpRequest, code: int) -> None:
     if request.app.state.web.serves(request.method, request.url.path):
         return
     try:
-        caller = service.authenticator.identify(seen_of(request, None))
+        caller = known_caller(request)
     except AuthError:
         return
     tenant = caller.tenant if caller else request.query_params.get("tenant") or next(iter(service.pipelines), None)
@@ -272,7 +270,7 @@ async def check_role(request: HttpRequest) -> None:
     access = ROUTES.get(f"{request.method} {request.scope['route'].path}")
     if access == "public":
         return
-    check_caller(service_of(request).authenticator.identify(seen_of(request, None)), access)
+    check_caller(known_caller(request), access)
 
 
 def check_caller(caller: Principal | None, access: Access | None) -> None:

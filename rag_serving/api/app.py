@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
+from rag_serving.deadline import call_soon
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.pipeline.locked import NOT_VERIFIED, book_sources
 from rag_serving.plugins import ROUTES, loaded, require
@@ -199,7 +200,8 @@ def create_app(
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         looks = [app.state.reload.look] if app.state.reload else []
-        end_requests, serving = _on_loop(app.state.running.end_all), config.serving
+        end_requests = partial(call_soon, asyncio.get_running_loop(), app.state.running.end_all)
+        serving = config.serving
         drain = Drain(serving.drain_s, end_requests, lambda s: app.state.service.flush(s), serving.leave_s, leaves)
         drain.watch_signals()
         app.state.drain = drain
@@ -255,17 +257,6 @@ def create_app(
     app.include_router(app.state.web.router())
     add_error_handlers(app)
     return app
-
-
-def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that schedules a call on the present event loop, from another thread, while the loop runs."""
-    loop = asyncio.get_running_loop()
-
-    def later() -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(call)
-
-    return later
 
 
 def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> dict[str, Any]:

@@ -118,29 +118,131 @@ class Identity:
     key: MachineKey | None = None
 
 
-class Credentials:
-    """The credentials that a configuration knows."""
+def _of_key(key: MachineKey) -> Identity:
+    return Identity(key.principal, f"key {key.id}", resource=key.resource, key=key)
 
-    def __init__(self, config: Config, sessions: SignInSessions, like: Credentials | None = None) -> None:
-        """`like`: of an earlier configuration, whose fetched keys go on if nothing of them changed. Raises ConfigError:
-        tokens, or the keys of an issuer, that cannot be used."""
+
+_MAX_USER_CHARS = 500
+
+
+@dataclass(frozen=True)
+class Request:
+    """The parts of a request that matter to authentication."""
+
+    client: str | None  # address of the peer
+    host: str | None  # `Host` header
+    authorization: str | None
+    forwarded: bool = False  # by a proxy, as its headers say
+    session: Session | None = None  # of the cookie; `authorization`, if present, takes precedence
+    headers: Mapping[str, str] = field(default_factory=dict)  # all of them, without regard to case
+    address: str = ""  # of the server, as people reach it
+    recognized: Identity | AuthError | None = None  # the result of `Authenticator.recognize`
+
+
+class Authenticator:
+    """Turns requests into principals, as `serving.auth` says."""
+
+    def __init__(self, config: Config, like: Authenticator | None = None) -> None:
+        """Read the tokens. `like`: of an earlier configuration, whose fetched keys go on if nothing of them changed.
+        Raises ConfigError: mode `tokens` without usable tokens, an issuer's keys that cannot be used, or a provider
+        without its secret."""
         self._tenants = sorted(config.tenants)
-        self._holders: Mapping[str, TokenHolder] = read_tokens(config)
-        self._keys = open_keys(config)
-        self._sessions = sessions
-        settings = config.serving.jwt
+        self._memberships = Memberships(config)
+        self.sessions = SignInSessions(config)
+        for name, mapping in (("oidc", config.serving.oidc), ("jwt", config.serving.jwt)):
+            for tenant in sorted(mapping.named_tenants()) if mapping is not None else ():
+                if tenant not in config.tenants:
+                    raise ConfigError(f"serving.{name}: tenant {tenant!r} is not configured")
+        self._is_open = config.serving.auth == "loopback"
+        self._holders: Mapping[str, TokenHolder] = {} if self._is_open else read_tokens(config)
+        self._keys = None if self._is_open else open_keys(config)
+        settings = None if self._is_open else config.serving.jwt
         self._issuer = BearerTokens(settings, self._tenants) if settings is not None else None
         earlier = like._issuer if like is not None else None
         if self._issuer and earlier and earlier.settings == settings and self._issuer.settings.is_remote:
             self._issuer.keys = earlier.keys
+        oidc = config.serving.oidc
+        if oidc and (variable := oidc.client_secret_env) and not os.environ.get(variable):
+            raise ConfigError(
+                f"the environment variable {variable} (serving.oidc.client_secret_env) is not set; set it"
+            )
+        self.provider = Provider(oidc) if oidc else None
         self._said = float("-inf")
 
-    def is_issued(self, token: str) -> bool:
-        """Return whether a token can only be a JSON Web Token: nobody guesses signatures, wrong ones do not count."""
-        return self._issuer is not None and token.startswith("eyJ") and token.count(".") == 2
+    async def recognize(self, request: Request) -> Identity | AuthError | None:
+        """Return the identity behind a request's credentials, or the error; None without credentials. Waits for an
+        issuer's keys and for the database, so call it once per request."""
+        if self._is_open:
+            return None
+        try:
+            if token := bearer_token(request.authorization):
+                return await self._of_token(token)
+            if request.authorization is None and request.session is not None:
+                return await self._of_session(request.session)
+        except AuthError as error:
+            return error
+        return None
 
-    async def of_token(self, token: str) -> Identity:
-        """Return the identity that a bearer token names. Raises AuthError: none, or it cannot be verified now."""
+    def principal(self, request: Request, tenant: str | None = None) -> Principal:
+        """Return the caller as one of a tenant; the request was recognized before. Raises AuthError: the caller has no
+        access."""
+        if self._is_open:
+            self.reach(request)
+            try:
+                return Principal(choose_tenant(self._tenants, tenant, "?tenant=NAME"), roles=ROLES)
+            except ValueError as error:
+                raise AuthError(400, "TENANT", str(error)) from None
+        caller = _holder(request)
+        if tenant not in (None, caller.tenant):
+            raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
+        return self._memberships.with_groups(caller)
+
+    def identify(self, request: Request) -> Principal | None:
+        """Return the caller of any tenant without the groups from a sync: no file is read. None is this machine's own
+        reader, who may do everything. Raises AuthError: the caller has no access."""
+        self.reach(request)
+        return None if self._is_open else _holder(request)
+
+    def reach(self, request: Request) -> None:
+        """Refuse a request that does not reach this server as it may: from elsewhere in mode `loopback`. Raises
+        AuthError: from another machine, by another name, or through a proxy."""
+        if self._is_open:
+            _require_loopback(request)
+
+    def is_guessable(self, token: str) -> bool:
+        """Return whether a token could be one that somebody makes up: all but JSON Web Tokens, whose signatures nobody
+        guesses."""
+        return self._issuer is None or not token.startswith("eyJ") or token.count(".") != 2
+
+    async def session_of(self, token: str) -> Session:
+        """Return a new session for the bearer of a token. Raises AuthError: nobody, it opens one address alone, or it
+        cannot be verified now."""
+        identity = await self._of_token(token)
+        if identity.resource is not None:
+            raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
+        if identity.key is not None:
+            return self.sessions.begun("key", identity.key.expires, token=identity.key.id)
+        if (bearer := identity.bearer) is not None and self._issuer is not None:
+            settings, principal = self._issuer.fingerprint, bearer.principal
+            return self.sessions.begun("jwt", bearer.expires, bearer.key, settings, principal)
+        return self.sessions.begun("token", token=identity.counted_as)
+
+    def session_of_claims(self, claims: Mapping[str, Any]) -> Session:
+        """Return a new session of the user in the provider's claims. Raises ClaimsError: the user may not sign in."""
+        provider = self.provider
+        assert provider is not None
+        principal = principal_of(claims, provider.settings, self._tenants)
+        return self.sessions.begun("oidc", settings=provider.fingerprint, principal=principal)
+
+    async def signed_in(self, session: Session) -> Principal:
+        """Return the present principal of this session. Raises AuthError: its token, key or issuer is not known now."""
+        return (await self._of_session(session)).principal
+
+    def close(self) -> None:
+        if self._keys is not None:
+            self._keys.close()
+
+    async def _of_token(self, token: str) -> Identity:
         digest = token_digest(token)
         if (holder := self._holders.get(digest)) is not None:
             return Identity(holder.principal, digest, holder.user_header, holder.resource)
@@ -148,13 +250,13 @@ class Credentials:
             if (key := await self._key(self._keys.of_token(token))) is None:
                 raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
             return _of_key(key)
-        if self._issuer is not None and self.is_issued(token):
+        if self._issuer is not None and not self.is_guessable(token):
             return await self._of_bearer(self._issuer, token)
         raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
 
-    async def of_session(self, session: Session) -> Identity:
-        """Return the current identity of a session that began with a token, a key or a JSON Web Token. Raises
-        AuthError: that credential is no longer valid, or cannot be verified now."""
+    async def _of_session(self, session: Session) -> Identity:
+        """Return the present identity behind a session. Raises AuthError: what it began with is no longer valid, or
+        cannot be verified now."""
         holder = self._holders.get(session.token) if session.kind == "token" else None
         if holder is not None and holder.resource is None:
             return Identity(holder.principal, session.token)
@@ -162,25 +264,20 @@ class Credentials:
         key = await self._key(keys.of_id(session.token)) if keys is not None else None
         if key is not None and key.resource is None:
             return _of_key(key)
-        if session.kind == "jwt" and session.principal is not None and await self._is_believed(session):
+        if session.principal is not None and session.principal.tenant in self._tenants and await self._holds(session):
             return Identity(session.principal, session.caller)
         raise AuthError(401, "UNAUTHENTICATED", _OVER)
 
-    async def session_of(self, token: str) -> Session:
-        """Return a new session of whom a token names. Raises AuthError: nobody, or it opens one address alone."""
-        identity = await self.of_token(token)
-        if identity.resource is not None:
-            raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
-        if identity.key is not None:
-            return self._sessions.begun("key", identity.key.expires, token=identity.key.id)
-        if (bearer := identity.bearer) is not None and self._issuer is not None:
-            settings, principal = self._issuer.fingerprint, bearer.principal
-            return self._sessions.begun("jwt", bearer.expires, bearer.key, settings, principal)
-        return self._sessions.begun("token", token=identity.counted_as)
-
-    def close(self) -> None:
-        if self._keys is not None:
-            self._keys.close()
+    async def _holds(self, session: Session) -> bool:
+        """Return whether who named a session's user is believed now: under the settings of now, and by the same key."""
+        if session.kind == "oidc":
+            return self.provider is not None and session.settings == self.provider.fingerprint
+        if session.kind != "jwt" or self._issuer is None or session.settings != self._issuer.fingerprint:
+            return False
+        try:
+            return await self._issuer.keys.holds(session.token)
+        except KeysDownError as error:
+            raise self._keys_down(error) from None
 
     async def _key(self, looking_up: Awaitable[MachineKey | None]) -> MachineKey | None:
         try:
@@ -206,14 +303,6 @@ class Credentials:
             raise self._keys_down(error) from None
         return Identity(bearer.principal, f"{bearer.principal.tenant} {bearer.principal.user}", bearer=bearer)
 
-    async def _is_believed(self, session: Session) -> bool:
-        if self._issuer is None or session.settings != self._issuer.fingerprint or session.principal is None:
-            return False
-        try:
-            return session.principal.tenant in self._tenants and await self._issuer.keys.holds(session.token)
-        except KeysDownError as error:
-            raise self._keys_down(error) from None
-
     def _keys_down(self, error: KeysDownError) -> AuthError:
         self._say(f"no bearer token can be verified: {error}")
         return AuthError(503, "UNAVAILABLE", "bearer tokens cannot be verified now", retry_after=RETRY_AFTER_S)
@@ -225,126 +314,6 @@ class Credentials:
             _log.warning("%s", line)
 
 
-def _of_key(key: MachineKey) -> Identity:
-    return Identity(key.principal, f"key {key.id}", resource=key.resource, key=key)
-
-
-_MAX_USER_CHARS = 500
-
-
-@dataclass(frozen=True)
-class Request:
-    """The parts of a request that matter to authentication."""
-
-    client: str | None  # address of the peer
-    host: str | None  # `Host` header
-    authorization: str | None
-    tenant: str | None  # requested in the query string
-    forwarded: bool = False  # by a proxy, as its headers say
-    session: Session | None = None  # of the cookie; `authorization`, if present, takes precedence
-    headers: Mapping[str, str] = field(default_factory=dict)  # all of them, without regard to case
-    address: str = ""  # of the server, as people reach it
-    recognized: Identity | AuthError | None = None  # the result of `Authenticator.recognize`
-
-
-class Authenticator:
-    """Turns requests into principals, as `serving.auth` says."""
-
-    def __init__(self, config: Config, like: Authenticator | None = None) -> None:
-        """Read the tokens. `like`: of an earlier configuration, whose fetched keys may go on. Raises ConfigError: mode
-        `tokens` without usable tokens, an issuer's keys that cannot be used, or a provider without its secret."""
-        self._tenants = sorted(config.tenants)
-        self._memberships = Memberships(config)
-        self.sessions = SignInSessions(config)
-        for name, mapping in (("oidc", config.serving.oidc), ("jwt", config.serving.jwt)):
-            for tenant in sorted(mapping.named_tenants()) if mapping is not None else ():
-                if tenant not in config.tenants:
-                    raise ConfigError(f"serving.{name}: tenant {tenant!r} is not configured")
-        self._credentials: Credentials | None = None  # none is required
-        if config.serving.auth != "loopback":
-            self._credentials = Credentials(config, self.sessions, like._credentials if like else None)
-        oidc = config.serving.oidc
-        if oidc and (variable := oidc.client_secret_env) and not os.environ.get(variable):
-            raise ConfigError(
-                f"the environment variable {variable} (serving.oidc.client_secret_env) is not set; set it"
-            )
-        self.provider = Provider(oidc) if oidc else None
-
-    async def recognize(self, request: Request) -> Identity | AuthError | None:
-        """Return the identity behind a request's credentials, or the error; None without credentials. Waits for an
-        issuer's keys and for the database, so call it once per request."""
-        if self._credentials is None:
-            return None
-        try:
-            if token := bearer_token(request.authorization):
-                return await self._credentials.of_token(token)
-            if request.authorization is None and request.session is not None:
-                return await self._of_session(self._credentials, request.session)
-        except AuthError as error:
-            return error
-        return None
-
-    def principal(self, request: Request) -> Principal:
-        """Return the caller; the request was recognized before. Raises AuthError: the caller has no access."""
-        if self._credentials is None:
-            _require_loopback(request)
-            try:
-                return Principal(choose_tenant(self._tenants, request.tenant, "?tenant=NAME"), roles=ROLES)
-            except ValueError as error:
-                raise AuthError(400, "TENANT", str(error)) from None
-        return self._memberships.with_groups(_holder(request))
-
-    def identify(self, request: Request) -> Principal | None:
-        """Return the caller of any tenant without the groups from a sync: no file is read. None is this machine's own
-        reader, who may do everything. Raises AuthError: the caller has no access."""
-        if self._credentials is None:
-            _require_loopback(request)
-            return None
-        return _holder(replace(request, tenant=None))
-
-    def reach(self, request: Request) -> None:
-        """Refuse a request that does not reach this server as it may: from elsewhere in mode `loopback`. Raises
-        AuthError: from another machine, by another name, or through a proxy."""
-        if self._credentials is None:
-            _require_loopback(request)
-
-    def is_guessable(self, token: str) -> bool:
-        """Return whether a token could be one that somebody makes up: all but those that an issuer signs."""
-        return self._credentials is None or not self._credentials.is_issued(token)
-
-    async def session_of(self, token: str) -> Session:
-        """Return a new session for the bearer of a token. Raises AuthError: nobody, or it cannot be verified now."""
-        if self._credentials is None:
-            raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
-        return await self._credentials.session_of(token)
-
-    async def signed_in(self, session: Session) -> Principal:
-        """Return the present principal of this session. Raises AuthError: its token, key or issuer is not known now."""
-        if self._credentials is None:
-            raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
-        return (await self._of_session(self._credentials, session)).principal
-
-    def close(self) -> None:
-        if self._credentials is not None:
-            self._credentials.close()
-
-    async def _of_session(self, credentials: Credentials, session: Session) -> Identity:
-        if session.kind != "oidc":
-            return await credentials.of_session(session)
-        # begun under the provider's settings of now, for a tenant that is still here
-        in_force = self.provider is not None and session.settings == self.provider.fingerprint
-        if session.principal is None or not in_force or session.principal.tenant not in self._tenants:
-            raise AuthError(401, "UNAUTHENTICATED", _OVER)
-        return Identity(session.principal, session.caller)
-
-    def session_of_claims(self, claims: Mapping[str, Any]) -> Session:
-        """Return a new session of the user in the provider's claims. Raises ClaimsError: the user may not sign in."""
-        provider = self.provider
-        assert provider is not None
-        principal = principal_of(claims, provider.settings, self._tenants)
-        return self.sessions.begun("oidc", settings=provider.fingerprint, principal=principal)
-
-
 def _holder(request: Request) -> Principal:
     found = request.recognized
     if found is None:
@@ -354,8 +323,6 @@ def _holder(request: Request) -> Principal:
     if found.resource and not f"{request.address}/".startswith(f"{found.resource.rstrip('/')}/"):
         # issued for another address (RFC 8707, RFC 9728)
         raise AuthError(401, "UNAUTHENTICATED", "the bearer token was issued for another address")
-    if request.tenant not in (None, found.principal.tenant):
-        raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
     # The user on whose behalf a server asks, from its token's header; without the header, nobody.
     header = found.user_header if request.session is None else None
     user = request.headers.get(header, "").strip() if header else ""

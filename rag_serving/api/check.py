@@ -25,7 +25,7 @@ from rag_serving.api.bodies import MAX_VALUES, Body, Filters, plain
 from rag_serving.api.limits import end_turn
 from rag_serving.api.openai import task_reply
 from rag_serving.api.service import Caller, CurrentService, slots_of
-from rag_serving.api.wire import RequestError, error_response, openai_error
+from rag_serving.api.wire import RequestError, openai_error
 from rag_serving.checking.report import evidence
 from rag_serving.config.serving import CheckProxy
 from rag_serving.deadline import StoppedError, current
@@ -98,11 +98,9 @@ class _Proxied(Response):
         path, self._has_begun = request.url.path.removeprefix("/proxy/v1"), False
         self._asked = partial(passed_on, proxy, request.method, path, request.headers, body)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if refusal := self._slots.take():
-            return await error_response(scope["path"], refusal)(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        ended, failure = self._slots.take(), RequestError(504, "TIMEOUT", "the answer took too long")
         end_turn(scope)  # from here it waits for another server
-        ended, failure = self._slots.ended_twice(), RequestError(504, "TIMEOUT", "the answer took too long")
         try:
             with CancelScope() as work:
                 if deadline := current():
@@ -118,7 +116,7 @@ class _Proxied(Response):
         if self._has_begun:
             last = _data(openai_error(failure.status, failure.code, str(failure))) + b"data: [DONE]\n\n"
             return await send({"type": "http.response.body", "body": last})
-        return await error_response(scope["path"], failure)(scope, receive, send)
+        raise failure
 
     async def _pass(self, answer: UpstreamAnswer, send: Send) -> None:
         is_stream = answer.headers.get("content-type", "").lower().startswith("text/event-stream")

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Annotated, Any, Literal
 
@@ -19,16 +20,16 @@ from pydantic import BaseModel, Field
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name, Text
 from rag_serving.api.openai import (
     ChatTurn,
+    ChosenModel,
     Counter,
     ShownReply,
-    TokenCounts,
     answer_to,
     asked_of,
     dialogue_of,
     task_reply,
 )
-from rag_serving.api.service import CurrentService, RequireCaller, slots_of
-from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem, event
+from rag_serving.api.service import CurrentService, RequireCaller, service_of, slots_of
+from rag_serving.api.streams import KEEP_ALIVE, MEDIA_TYPE, EventStream, Progress, StreamItem, event
 from rag_serving.api.wire import RequestError, openai_error
 from rag_serving.escaping.targets import for_json
 from rag_serving.records.answers import Answer
@@ -66,81 +67,50 @@ def complete(
     asked = asked_of(request, service, tenant, body.model)
     turns = [ChatTurn(message.role, message.text) for message in body.messages]
     counter = Counter([turn.text for turn in turns], service.token_count)
-    if task := task_reply(turns[-1].text):
-        reply = ShownReply(task)
-        if not body.stream:
-            return _whole(asked.model, reply, counter)
-        lines = [_data(chunk) for chunk in _Chunks(asked.model, None).chunks(reply)]
-        return Response("".join([*lines, _DONE]), media_type="text/event-stream")
-    dialogue = dialogue_of(turns, service, "messages")
-
-    def answer(listen: Listen | None = None) -> Answer:
-        made = answer_to(dialogue, asked, service, listen, body.session_id)
-        if is_counted:
-            counter.count(ShownReply.of(made))
-        return made
-
-    is_counted = body.stream and body.stream_options is not None and body.stream_options.include_usage
     if body.stream:
-        return EventStream(answer, _Chunks(asked.model, counter if is_counted else None).events_of, slots_of(request))
-    return _whole(asked.model, ShownReply.of(answer()), counter)
-
-
-def _whole(model: str, reply: ShownReply, counter: Counter) -> Response:
-    if refusal := reply.refusal:
-        raise refusal
-    message = {
-        "role": "assistant",
-        "content": reply.text,
-        "refusal": None,
-        "annotations": [{"type": "url_citation", "url_citation": each} for each in reply.citations],
-    }
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    usage = counter.count(reply).chat()
-    return JSONResponse(_head("chat.completion", model, choices=[choice], usage=usage, **reply.structured))
+        counter.is_told = body.stream_options is not None and body.stream_options.include_usage
+    return _answered(_Completion(asked.model, counter), "messages", turns, asked, body, request)
 
 
 @dataclass(frozen=True)
-class _Chunks:
-    """A stream in OpenAI's format."""
+class _Completion:
+    """One completion."""
 
     model: str
-    counter: Counter | None  # filled once the answer is complete; None: not requested
+    counter: Counter
+    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
+    created: int = field(default_factory=lambda: int(time.time()))
 
-    async def events_of(self, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
-        head = self._head()
-        yield _data(_delta(head, {"role": "assistant", "content": ""}))
-        async for item in items:
-            if item is None or isinstance(item, Progress):
-                yield KEEP_ALIVE
-            elif isinstance(item, RequestError):
-                yield _data(openai_error(item.status, item.code, str(item)))
-            else:
-                for chunk in self._rest(head, ShownReply.of(item)):
-                    yield _data(chunk)
+    def whole(self, reply: ShownReply) -> dict[str, Any]:
+        message = {"role": "assistant", "content": reply.text, "refusal": None, "annotations": _cited(reply)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        usage = self.counter.usage.chat()
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **reply.structured}
+
+    def began(self) -> Iterator[str]:
+        yield _data(self._chunk({"role": "assistant", "content": ""}))
+
+    def told(self, reply: ShownReply) -> Iterator[str]:
+        for line in reply.text.splitlines(keepends=True):
+            yield _data(self._chunk({"content": line}))
+        if reply.citations:
+            yield _data(self._chunk({"annotations": _cited(reply)}))
+        yield _data({**self._chunk({}, "stop"), **reply.structured})
+        if self.counter.is_told:
+            usage = self.counter.usage.chat()
+            yield _data({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
         yield _DONE
 
-    def chunks(self, reply: ShownReply) -> Iterator[dict[str, Any]]:
-        """Yield all chunks of a complete reply."""
-        head = self._head()
-        yield _delta(head, {"role": "assistant", "content": ""})
-        yield from self._rest(head, reply)
+    def failed(self, error: RequestError) -> str:
+        return _data(openai_error(error.status, error.code, str(error))) + _DONE
 
-    def _head(self) -> dict[str, Any]:
-        return _head("chat.completion.chunk", self.model, **({"usage": None} if self.counter else {}))
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        usage = {"usage": None} if self.counter.is_told else {}
+        return {**self._head("chat.completion.chunk"), "choices": [choice], **usage}
 
-    def _rest(self, head: dict[str, Any], reply: ShownReply) -> Iterator[dict[str, Any]]:
-        if refusal := reply.refusal:
-            yield openai_error(refusal.status, refusal.code, str(refusal))
-            return
-        for line in reply.text.splitlines(keepends=True):
-            yield _delta(head, {"content": line})
-        if reply.citations:
-            annotations = [{"type": "url_citation", "url_citation": each} for each in reply.citations]
-            yield _delta(head, {"annotations": annotations})
-        yield {**_delta(head, {}, "stop"), **reply.structured}
-        if self.counter:
-            yield {**head, "choices": [], "usage": self.counter.usage.chat()}
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
 _DONE = "data: [DONE]\n\n"
@@ -150,13 +120,8 @@ def _data(chunk: dict[str, Any]) -> str:
     return f"data: {for_json(chunk)}\n\n"
 
 
-def _head(kind: str, model: str, **more: Any) -> dict[str, Any]:
-    identifier = f"chatcmpl-{uuid.uuid4().hex}"
-    return {"id": identifier, "object": kind, "created": int(time.time()), "model": model, **more}
-
-
-def _delta(head: dict[str, Any], delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+def _cited(reply: ShownReply) -> list[dict[str, Any]]:
+    return [{"type": "url_citation", "url_citation": citation} for citation in reply.citations]
 
 
 class Item(Message):
@@ -184,26 +149,7 @@ def respond(body: ResponseBody, request: HttpRequest, service: CurrentService, t
         raise RequestError(400, "BAD_REQUEST", message, "previous_response_id")
     turns = _turns(body)
     counter = Counter([turn.text for turn in turns], service.token_count)
-    response = _Response(asked.model)
-    if task := task_reply(turns[-1].text):
-        reply = ShownReply(task)
-        counter.count(reply)
-        if not body.stream:
-            return JSONResponse(response.completed(reply, counter.usage))
-        return Response("".join(response.events(reply, counter.usage)), media_type="text/event-stream")
-    dialogue = dialogue_of(turns, service, "input")
-
-    def answer(listen: Listen | None = None) -> Answer:
-        made = answer_to(dialogue, asked, service, listen, body.session_id)
-        counter.count(ShownReply.of(made))
-        return made
-
-    if body.stream:
-        return EventStream(answer, lambda items: _stream(response, counter, items), slots_of(request))
-    reply = ShownReply.of(answer())
-    if refusal := reply.refusal:
-        raise refusal
-    return JSONResponse(response.completed(reply, counter.usage))
+    return _answered(_Response(asked.model, counter), "input", turns, asked, body, request)
 
 
 def _turns(body: ResponseBody) -> list[ChatTurn]:
@@ -215,33 +161,19 @@ def _turns(body: ResponseBody) -> list[ChatTurn]:
     return [ChatTurn("system", body.instructions), *said] if body.instructions else said
 
 
-async def _stream(response: _Response, counter: Counter, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
-    for began in response.began():
-        yield began
-    async for item in items:
-        if item is None or isinstance(item, Progress):
-            yield KEEP_ALIVE
-        elif isinstance(item, RequestError):
-            yield response.failed(item)
-        elif refusal := ShownReply.of(item).refusal:
-            yield response.failed(refusal)
-        else:
-            for told in response.told(ShownReply.of(item), counter.usage):
-                yield told
-
-
-@dataclass
+@dataclass(frozen=True)
 class _Response:
     """One response: its identity, and the number of its next event."""
 
     model: str
+    counter: Counter
     id: str = field(default_factory=lambda: f"resp_{uuid.uuid4().hex}")
     message_id: str = field(default_factory=lambda: f"msg_{uuid.uuid4().hex}")
     created_at: int = field(default_factory=lambda: int(time.time()))
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def completed(self, reply: ShownReply, usage: TokenCounts) -> dict[str, Any]:
-        shape = {**self._shape("completed"), "output": [self._message(reply, "completed")]}
+    def whole(self, reply: ShownReply) -> dict[str, Any]:
+        usage = self.counter.usage
         used = {
             "input_tokens": usage.read,
             "input_tokens_details": {"cached_tokens": 0},
@@ -249,19 +181,14 @@ class _Response:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": usage.read + usage.written,
         }
-        return {**shape, "usage": used, **reply.structured}
-
-    def events(self, reply: ShownReply, usage: TokenCounts) -> Iterator[str]:
-        """Yield all events of a complete reply."""
-        yield from self.began()
-        yield from self.told(reply, usage)
+        output = [self._message(reply, "completed")]
+        return {**self._shape("completed"), "output": output, "usage": used, **reply.structured}
 
     def began(self) -> Iterator[str]:
-        """Yield the events before the answer."""
         for name in ("response.created", "response.in_progress"):
             yield self._event(name, response=self._shape("in_progress"))
 
-    def told(self, reply: ShownReply, usage: TokenCounts) -> Iterator[str]:
+    def told(self, reply: ShownReply) -> Iterator[str]:
         """Yield the message, then the whole response."""
         at = {"item_id": self.message_id, "output_index": 0, "content_index": 0}
         empty = {**self._message(reply, "in_progress"), "content": []}
@@ -276,10 +203,9 @@ class _Response:
         yield self._event("response.output_text.done", **at, text=reply.text, logprobs=[])
         yield self._event("response.content_part.done", **at, part=_part(reply.text, annotations))
         yield self._event("response.output_item.done", output_index=0, item=self._message(reply, "completed"))
-        yield self._event("response.completed", response=self.completed(reply, usage))
+        yield self._event("response.completed", response=self.whole(reply))
 
     def failed(self, error: RequestError) -> str:
-        """Return the event of a response that will not come."""
         shape = openai_error(error.status, error.code, str(error))["error"]
         response = {**self._shape("failed"), "error": {"code": shape["code"], "message": shape["message"]}}
         return self._event("response.failed", response=response)
@@ -305,3 +231,46 @@ def _part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _annotations(reply: ShownReply) -> list[dict[str, Any]]:
     return [{"type": "url_citation", **citation} for citation in reply.citations]
+
+
+def _answered(
+    shape: _Completion | _Response,
+    messages: str,
+    turns: Sequence[ChatTurn],
+    asked: ChosenModel,
+    body: CompletionBody | ResponseBody,
+    request: HttpRequest,
+) -> Response:
+    """Return the answer to a conversation, whole or as a stream. `messages`: the field of the body that has it."""
+    service = service_of(request)
+    if task := task_reply(turns[-1].text):
+        reply = ShownReply(task)
+        shape.counter.count(reply)
+        if not body.stream:
+            return JSONResponse(shape.whole(reply))
+        return Response("".join([*shape.began(), *shape.told(reply)]), media_type=MEDIA_TYPE)
+    dialogue = dialogue_of(turns, service, messages)
+
+    def answer(listen: Listen | None = None) -> Answer:
+        made = answer_to(dialogue, asked, service, listen, body.session_id)
+        shape.counter.count(ShownReply.of(made))
+        return made
+
+    if body.stream:
+        return EventStream(answer, partial(_streamed, shape), slots_of(request))
+    reply = ShownReply.of(answer())
+    if refusal := reply.refusal:
+        raise refusal
+    return JSONResponse(shape.whole(reply))
+
+
+async def _streamed(shape: _Completion | _Response, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
+    for began in shape.began():
+        yield began
+    async for item in items:
+        if item is None or isinstance(item, Progress):
+            yield KEEP_ALIVE
+            continue
+        failure = item if isinstance(item, RequestError) else ShownReply.of(item).refusal
+        for told in [shape.failed(failure)] if failure else shape.told(ShownReply.of(item)):
+            yield told

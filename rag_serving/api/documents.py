@@ -26,7 +26,7 @@ from rag_serving.api.limits import Slots, end_turn
 from rag_serving.api.pages import PRIVATE
 from rag_serving.api.service import Caller, CurrentService, Service, caller_of, counted_as, service_of, slots_of
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, event
-from rag_serving.api.wire import BODY_S, RequestError, error_response, refuse_body, replayed
+from rag_serving.api.wire import BODY_S, RequestError, refuse_body, replayed
 from rag_serving.artifacts.document_files import Spool
 from rag_serving.artifacts.store import Store
 from rag_serving.deadline import current
@@ -455,9 +455,7 @@ class DocumentStream(StreamingResponse):
         self._slots = slots
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if refusal := self._slots.take():
-            return await error_response(scope["path"], refusal)(scope, receive, send)
-        ended = self._slots.ended_twice()
+        ended = self._slots.take()
         ended()
         end_turn(scope)
         try:

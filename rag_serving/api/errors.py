@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +12,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rag_serving.api.streams import INTERNAL, budget_refusal
 from rag_serving.api.wire import HEADER, RequestError, error_response, first_fault, trace_of_request
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.checking.guarantee import NoChannelError
@@ -28,6 +26,7 @@ from rag_serving.receipts.subscriptions import TooManyError
 from rag_serving.retrieval.hybrid import RetrievalError
 
 RETRY_AFTER_S = 30
+INTERNAL = "something went wrong; the server's log says what"
 
 _log = logging.getLogger(__name__)
 
@@ -60,18 +59,29 @@ _REFUSALS: dict[type[Exception], ErrorResponse] = {
 }
 
 
+def refusal_of(error: Exception, trace: str | None = None) -> RequestError:
+    """Return what the caller of a failed request is told; what operators have to know is logged."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, BudgetError):
+        return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
+    told = next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), None)
+    if told is None:
+        _log.error("request failed%s", f" (trace {trace})" if trace else "", exc_info=error)
+        return RequestError(500, "INTERNAL", INTERNAL)
+    if told.level:
+        _log.log(told.level, "%s", error)
+    return RequestError(told.status, told.code, told.message or str(error), retry_after=told.retry_after)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Give every error one shape that reveals no internals."""
-    for kind, refusal in _REFUSALS.items():
-        app.add_exception_handler(kind, _answering(refusal))
 
-    @app.exception_handler(BudgetError)
-    async def budget_error(request: HttpRequest, error: BudgetError) -> JSONResponse:
-        return error_response(request.url.path, budget_refusal(error))
+    async def expected(request: HttpRequest, error: Exception) -> JSONResponse:
+        return error_response(request.url.path, refusal_of(error))
 
-    @app.exception_handler(RequestError)
-    async def request_error(request: HttpRequest, error: RequestError) -> JSONResponse:
-        return error_response(request.url.path, error)
+    for kind in (RequestError, BudgetError, *_REFUSALS):
+        app.add_exception_handler(kind, expected)
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: HttpRequest, error: RequestValidationError) -> JSONResponse:
@@ -87,20 +97,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(request: HttpRequest, error: Exception) -> JSONResponse:
         trace = trace_of_request(request)
-        _log.error("request failed%s", f" (trace {trace})" if trace else "", exc_info=error)
-        response = error_response(request.url.path, RequestError(500, "INTERNAL", INTERNAL))
+        response = error_response(request.url.path, refusal_of(error, trace))
         if trace:  # it is sent from outside of the middleware that names it elsewhere
             response.headers[HEADER] = trace
         return response
-
-
-def _answering(refusal: ErrorResponse) -> Callable[[HttpRequest, Exception], Awaitable[JSONResponse]]:
-    async def answer(request: HttpRequest, error: Exception) -> JSONResponse:
-        if refusal.level:
-            _log.log(refusal.level, "%s", error)
-        refused = RequestError(
-            refusal.status, refusal.code, refusal.message or str(error), retry_after=refusal.retry_after
-        )
-        return error_response(request.url.path, refused)
-
-    return answer

@@ -196,30 +196,27 @@ class Slots:
         """`caller` without a name: not limited individually (loopback)."""
         self._taken, self._serving, self._caller = taken, serving, caller
 
-    def take(self) -> RequestError | None:
-        """Take one. Return why there is none to take."""
-        caller = self._caller
+    def take(self) -> Callable[[], None]:
+        """Take one. Return a function whose second call gives it back: by the response, and by the thread. Raises
+        RequestError: there is none to take."""
+        caller, taken = self._caller, self._taken.by_caller
         most = -(-self._serving.streams // self._serving.streams_share)
-        if caller and self._taken.by_caller[caller] >= most:
+        if caller and taken[caller] >= most:
             message = f"at most {most} answers are streamed to one caller at once"
             message = f"{message}; read one to its end, or ask without `stream`"
-            return RequestError(429, "RATE_LIMIT", message, retry_after=RETRY_AFTER_S)
+            raise RequestError(429, "RATE_LIMIT", message, retry_after=RETRY_AFTER_S)
         if self._taken.all >= self._serving.streams:
             message = "too many answers are being streamed; try again in a few seconds"
-            return RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
-        self._taken.by_caller[caller] += 1
-        return None
-
-    def ended_twice(self) -> Callable[[], None]:
-        """Return a function whose second call frees the slot: by the response, and by the thread."""
+            raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
+        taken[caller] += 1
         left = [None, None]
 
         def ended() -> None:
             left.pop()
             if not left:
-                self._taken.by_caller[self._caller] -= 1
-                if not self._taken.by_caller[self._caller]:
-                    del self._taken.by_caller[self._caller]
+                taken[caller] -= 1
+                if not taken[caller]:
+                    del taken[caller]
 
         return ended
 
@@ -338,16 +335,11 @@ class InTurn:
             error = RequestError(429, "RATE_LIMIT", _FEWER, retry_after=1)
             await error_response(scope["path"], error)(scope, receive, send)
             return
-        hold(scope, end)
+        scope["state"][_STATE] = end
         try:
             await self._app(scope, receive, send)
         finally:
             end()
-
-
-def hold(scope: Scope, end: Callable[[], None]) -> None:
-    """Attach to a request the function that ends its turn."""
-    scope.setdefault("state", {})[_STATE] = end
 
 
 def end_turn(scope: Scope) -> None:

@@ -48,19 +48,20 @@ class McpEndpoint:
         request = HttpRequest(scope)
         try:
             _check_origin(request, service_of(request).config.serving)
-            seen = seen_of(request, request.query_params.get("tenant"))
+            seen, tenant = seen_of(request), request.query_params.get("tenant")
             if seen.session:  # by the `Authorization` header alone: cookies belong to the web page
                 seen = replace(seen, session=None, recognized=None)
-            principal = await anyio.to_thread.run_sync(service_of(request).authenticator.principal, seen)
+            principal = await anyio.to_thread.run_sync(service_of(request).authenticator.principal, seen, tenant)
         except RequestError as error:
             await error_response(scope["path"], error)(scope, receive, send)
             return
         pipeline, slots = service_of(request).pipelines[principal.tenant], slots_of(request)
 
         def take() -> Release:
-            if refusal := slots.take():
-                raise ToolError(str(refusal))
-            return slots.ended_twice()
+            try:
+                return slots.take()
+            except RequestError as refusal:
+                raise ToolError(str(refusal)) from None
 
         until = deadline.current() or Deadline(pipeline.config.serving.request_timeout_s)
         request.state.mcp = Caller(principal, pipeline, until, take)

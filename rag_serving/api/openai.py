@@ -324,16 +324,16 @@ class ShownReply:
 
 @dataclass
 class Counter:
-    """Counts the tokens of one exchange, once."""
+    """Counts the tokens of one exchange, unless nobody is told."""
 
     read: Sequence[str]
     tokens: TokenCount
+    is_told: bool = True
     usage: TokenCounts = field(default_factory=TokenCounts)
 
-    def count(self, reply: ShownReply) -> TokenCounts:
-        """Return the tokens of the model behind the answer, by its server; else those of request and response."""
+    def count(self, reply: ShownReply) -> None:
+        """Take the tokens of the model behind the answer, by its server; else those of request and response."""
         if reply.answer and (used := reply.answer.usage):
             self.usage = TokenCounts(used.prompt_tokens, used.completion_tokens)
-        else:
+        elif self.is_told:
             self.usage = TokenCounts(self.tokens(self.read), self.tokens([reply.text]))
-        return self.usage

@@ -206,30 +206,30 @@ def service_of(request: HttpRequest) -> Service:
 
 
 def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
-    return service_of(request).authenticator.principal(seen_of(request, tenant))
+    return service_of(request).authenticator.principal(seen_of(request), tenant)
 
 
-def admit(request: HttpRequest) -> None:
-    """Refuse callers without access to any tenant."""
-    service_of(request).authenticator.identify(seen_of(request, None))
+def known_caller(request: HttpRequest) -> Principal | None:
+    """Return the caller of any tenant, by headers alone; None is this machine's own reader, who may do everything.
+    Raises AuthError: the caller has no access."""
+    return service_of(request).authenticator.identify(seen_of(request))
 
 
 async def recognize(request: HttpRequest, reading: Callable[[str | None], str | None] | None = None) -> None:
     """Resolve a request's credentials once for all checks; `reading` turns other credentials into a bearer token."""
-    seen = seen_of(request, None)
+    seen = seen_of(request)
     if reading is not None:
         seen = replace(seen, authorization=reading(seen.authorization))
     request.state.recognized = await service_of(request).authenticator.recognize(seen)
 
 
-def seen_of(request: HttpRequest, tenant: str | None) -> Request:
+def seen_of(request: HttpRequest) -> Request:
     """Return the parts of a request that matter to authentication."""
     headers = request.headers
     return Request(
         client=request.client.host if request.client else None,
         host=headers.get("host"),
         authorization=headers.get("authorization"),
-        tenant=tenant,
         forwarded=not _FORWARDED.isdisjoint(headers.keys()),
         session=session_of(request),
         headers=headers,
@@ -282,7 +282,7 @@ async def _current_service(request: HttpRequest) -> Service:
 
 
 Caller = Annotated[Principal, Depends(caller_of)]
-RequireCaller = Depends(admit)
+RequireCaller = Depends(known_caller)
 """Of routes that show nothing of a tenant: all but `/healthz` and `/readyz` ask who calls."""
 CurrentService = Annotated[Service, Depends(_current_service)]
 

@@ -19,10 +19,9 @@ from rag_serving.access.principals import ROLES, Principal
 from rag_serving.access.provider import MAX_CODE_CHARS, Provider, ProviderDownError, SignInError
 from rag_serving.access.sessions import MAX_FLOW_S, Session, SessionTooLongError
 from rag_serving.access.token_validation import ClaimsError
-from rag_serving.api.admission import address_of, slower
+from rag_serving.api.admission import address_of, guesses_of, slower
 from rag_serving.api.auth import AuthError, token_digest
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, plain
-from rag_serving.api.limits import Guesses
 from rag_serving.api.origins import FLOW, SESSION, cookie_of, is_https, set_cookie
 from rag_serving.api.service import CurrentService, Service, caller_of, session_of
 from rag_serving.api.wire import RequestError
@@ -65,8 +64,7 @@ async def sign_in(body: SignIn, request: HttpRequest, service: CurrentService) -
     if service.config.serving.auth == "loopback":
         raise RequestError(400, "NOT_NEEDED", "nobody signs in here: serving.auth is loopback")
     token, address, authenticator = body.token.strip(), address_of(request), service.authenticator
-    guesses: Guesses = request.app.state.guesses
-    is_guessable = authenticator.is_guessable(token)
+    guesses, is_guessable = guesses_of(request), authenticator.is_guessable(token)
     if is_guessable and (wait_s := guesses.wait(address, token_digest(token))):
         raise slower(wait_s)
     try:
@@ -194,8 +192,7 @@ async def begin(request: HttpRequest, service: CurrentService) -> Response:
 async def callback(request: HttpRequest, service: CurrentService) -> Response:
     """Take a reader back from the provider: a session, or a page that says why there is none."""
     serving, provider = service.config.serving, _provider(service)
-    guesses: Guesses = request.app.state.guesses
-    flow = _flow(request, service, provider)
+    guesses, flow = guesses_of(request), _flow(request, service, provider)
     if flow is None:
         return _failed(request, serving, 400, _LATE)
     back, address = flow["back"], address_of(request)

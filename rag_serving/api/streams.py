@@ -4,11 +4,9 @@ what a model writes before it was verified."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -17,26 +15,17 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from rag_serving.answering.citations import claims_of
+from rag_serving.api.errors import refusal_of
 from rag_serving.api.limits import Slots, end_turn
-from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
-from rag_serving.deadline import Deadline, StoppedError, current
+from rag_serving.api.wire import ENDING, RequestError, error_body
+from rag_serving.deadline import Deadline, StoppedError, call_soon, current
 from rag_serving.escaping.targets import for_json
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError
 from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
-
-
-def budget_refusal(error: BudgetError) -> RequestError:
-    """Return the caller's error: 429 with the seconds until the budget renews."""
-    return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
-
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-INTERNAL = "something went wrong; the server's log says what"
-
-_log = logging.getLogger(__name__)
 _KEEP_ALIVE_S = 15.0
 # Details of one stage come as fast as a model writes.
 _LEAST_PAUSE_S = 0.2
@@ -66,10 +55,7 @@ class EventStream(StreamingResponse):
         self._slots = slots
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if refusal := self._slots.take():
-            await error_response(scope["path"], refusal)(scope, receive, send)
-            return
-        ended = self._slots.ended_twice()
+        ended = self._slots.take()
         self._work.start(ended)
         self.body_iterator = self._events(_watched(self._work.items(), scope))
         try:
@@ -135,16 +121,10 @@ class _Work:
             self._put(self._answer(self._progress))
         except StoppedError:
             self._put(_stopped(current()))
-        except BudgetError as error:
-            self._put(budget_refusal(error))
-        except AuditUnavailableError as error:
-            _log.error("%s", error)
-            self._put(RequestError(503, "AUDIT_UNAVAILABLE", AUDIT_DOWN))
         except Exception as error:  # any error must reach the waiting client
-            _log.error("request failed", exc_info=error)
-            self._put(RequestError(500, "INTERNAL", INTERNAL))
+            self._put(refusal_of(error))
         finally:
-            self._call(ended)
+            call_soon(self._loop, ended)
 
     def _progress(self, stage: str, detail: str) -> None:
         """Report a stage; its details not more often than anybody can read."""
@@ -154,12 +134,7 @@ class _Work:
             self._put(Progress(stage, detail))
 
     def _put(self, item: Progress | Answer | RequestError) -> None:
-        self._call(lambda: self._queue.put_nowait(item))
-
-    def _call(self, call: Callable[[], None]) -> None:
-        """Let the event loop call something; if it has ended, nobody listens."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call)
+        call_soon(self._loop, self._queue.put_nowait, item)
 
 
 def _stopped(deadline: Deadline | None) -> RequestError:

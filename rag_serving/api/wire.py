@@ -174,7 +174,7 @@ class BodyLimit:
 
 
 HEADER = "X-Trace-Id"
-_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 _KEY = "citelock.trace_id"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -186,7 +186,7 @@ class Traced:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not is_on() or scope["path"] in _PROBES:
+        if scope["type"] != "http" or not is_on() or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"

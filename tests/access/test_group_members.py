@@ -87,7 +87,7 @@ def test_by_default_only_claims_count(tmp_path: Path) -> None:
 def test_a_token_with_a_user_alone_is_given_the_users_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(tmp_path, "eng", ops="ann")
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps({"t1": {"tenant": "acme", "user": "ann"}}))
-    principal = recognized(Authenticator(config(tmp_path, "eng")), Request(None, None, "Bearer t1", None))
+    principal = recognized(Authenticator(config(tmp_path, "eng")), Request(None, None, "Bearer t1"))
     assert principal == Principal("acme", "ann", frozenset({"ops"}))
 
 

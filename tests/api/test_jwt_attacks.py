@@ -239,7 +239,7 @@ def opened(
     with served_provider() as issuer:
         settings = serving(issuer, refresh_s=100, keep_s=1000, timeout_s=1)
         with client_of(wiki_home, tenants=TENANTS, serving=settings) as client:
-            keys = client.app.state.service.authenticator._credentials._issuer.keys  # type: ignore[attr-defined]
+            keys = client.app.state.service.authenticator._issuer.keys  # type: ignore[attr-defined]
             keys._clock = lambda: time_s[0]
             yield client, issuer, time_s
 
@@ -353,7 +353,7 @@ def test_keys_that_were_fetched_outlive_a_reload_that_changes_nothing_of_the_iss
         return Authenticator(config, earlier)
 
     async def status(authenticator: Authenticator) -> int:
-        request = Request(None, None, f"Bearer {signed(claims_of(issuer.url))}", None)
+        request = Request(None, None, f"Bearer {signed(claims_of(issuer.url))}")
         found = await authenticator.recognize(request)
         return found.status if isinstance(found, AuthError) else 200
 

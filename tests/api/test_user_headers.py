@@ -27,7 +27,7 @@ def authenticator(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> Authentic
 
 
 def user_of(authenticator: Authenticator, token: str, headers: dict[str, str]) -> tuple[str | None, frozenset[str]]:
-    principal = recognized(authenticator, Request("10.0.0.1", "x", f"Bearer {token}", None, headers=headers))
+    principal = recognized(authenticator, Request("10.0.0.1", "x", f"Bearer {token}", headers=headers))
     return principal.user, principal.groups
 
 

@@ -44,7 +44,7 @@ def client(wiki_home: Path, store: KeyStore, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def keys_of(client: TestClient) -> lookup.KeyLookup:
-    found: lookup.KeyLookup = client.app.state.service.authenticator._credentials._keys  # type: ignore[attr-defined]
+    found: lookup.KeyLookup = client.app.state.service.authenticator._keys  # type: ignore[attr-defined]
     return found
 
 
