@@ -60,7 +60,7 @@ class BearerTokens:
 
     async def bearer(self, token: str) -> Bearer:
         """Return the bearer that a token names. Raises TokenError: the token is not trusted; ClaimsError: it is genuine
-        but names nobody with access here; KeysDownError: the issuer's keys are unavailable."""
+        but names nobody with access here; IssuerDownError: the issuer's keys are unavailable."""
         candidates = await self.keys.matching(*header_of(token, self.expected))
         claims = signed_claims(token, candidates, self.expected)
         principal = principal_of(claims, self.settings, self._tenants)

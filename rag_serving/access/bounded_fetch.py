@@ -31,8 +31,8 @@ _PUBLIC_PARTS = ("kty", "crv", "n", "e", "x", "y", "k")
 Clock = Callable[[], float]
 
 
-class KeysDownError(RedactedError):
-    """The keys cannot be had; the message is for operators."""
+class IssuerDownError(RedactedError):
+    """A document of an issuer, such as its keys, cannot be had; the message is for operators."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class FetchedKeys:
     """Keys that an issuer publishes, fetched when they are needed. Of requests at once one fetches for all."""
 
     def __init__(self, fetch: Callable[[], Awaitable[dict[str, Any]]], ages: Ages, clock: Clock = time.monotonic):
-        """`fetch` returns a JWK set (RFC 7517) and raises KeysDownError, or a kind of it."""
+        """`fetch` returns a JWK set (RFC 7517) and raises IssuerDownError."""
         self._fetch, self._ages, self._clock = fetch, ages, clock
         self._keys: list[Jwk] | None = None
         self._fetched = self._tried = float("-inf")
-        self._fault: KeysDownError | None = None
+        self._fault: IssuerDownError | None = None
         self._under_way: asyncio.Task[None] | None = None
 
     async def matching(self, algorithm: str, kid: str | None) -> list[Jwk]:
@@ -105,7 +105,7 @@ class FetchedKeys:
         kept_s = max(self._ages.kept_s, self._ages.fresh_s)
         return self._keys if self._keys is not None and self._clock() - self._fetched < kept_s else []
 
-    async def _refresh(self, wait_s: float | None = None) -> None:
+    async def _refresh(self, wait_s: float | None) -> None:
         """Fetch the keys, or wait for a fetch under way, at most `wait_s`; after a fault do not retry for FAILED_S."""
         if self._fault and self._clock() - self._tried < FAILED_S:
             return
@@ -117,8 +117,8 @@ class FetchedKeys:
         try:
             listed = (await self._fetch()).get("keys")
             if not isinstance(listed, list):
-                raise KeysDownError("the issuer's keys are no list")
-        except KeysDownError as error:
+                raise IssuerDownError("the issuer's keys are no list")
+        except IssuerDownError as error:
             self._fault, self._tried = error, self._clock()
             return
         # A secret that somebody publishes is none.
@@ -128,35 +128,30 @@ class FetchedKeys:
 
 MAX_BYTES = 262_144
 
-
 KeySet = ConfiguredKeys | FetchedKeys
-"""Keys that may have signed a token; where they cannot be fetched, each method raises KeysDownError."""
-
-
-class FetchError(RedactedError):
-    """A document was not got; the message says of which host and why."""
+"""Keys that may have signed a token; where they cannot be fetched, each method raises IssuerDownError."""
 
 
 async def fetch_json(
     url: str, seconds: float, form: Mapping[str, str] | None = None, auth: tuple[str, str] | None = None
 ) -> tuple[int, dict[str, Any]]:
     """Return the status and the JSON object of an answer; `form` is sent by POST. No redirect is followed. Raises
-    FetchError: it cannot be reached, takes longer than `seconds` in all, is longer than MAX_BYTES, or no object."""
+    IssuerDownError: it cannot be reached, takes longer than `seconds` in all, has more than MAX_BYTES, or no object."""
     host = urlsplit(url).netloc.rpartition("@")[2]
     if not is_encrypted(url):
-        raise FetchError(f"{host} is not asked: the address is not https")
+        raise IssuerDownError(f"{host} is not asked: the address is not https")
     try:
         async with asyncio.timeout(seconds):
             status, body = await _read(url, seconds, form, auth)
         content = json.loads(body)
     except TimeoutError:
-        raise FetchError(f"{host} did not answer within {seconds:g} s") from None
+        raise IssuerDownError(f"{host} did not answer within {seconds:g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise FetchError(f"{host} cannot be reached ({type(error).__name__})") from None
+        raise IssuerDownError(f"{host} cannot be reached ({type(error).__name__})") from None
     except (ValueError, RecursionError):
-        raise FetchError(f"{host} answered no JSON") from None
+        raise IssuerDownError(f"{host} answered no JSON") from None
     if not isinstance(content, dict):
-        raise FetchError(f"{host} answered no JSON object")
+        raise IssuerDownError(f"{host} answered no JSON object")
     return status, content
 
 
@@ -170,11 +165,11 @@ async def _read(
         client.stream("GET" if form is None else "POST", url, data=form, headers=headers, auth=auth) as response,
     ):
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise FetchError(f"{response.url.host} answered in an encoding that was not asked for")
+            raise IssuerDownError(f"{response.url.host} answered in an encoding that was not asked for")
         async for chunk in response.aiter_raw():
             body += chunk
             if len(body) > MAX_BYTES:
-                raise FetchError(f"{response.url.host} answered more than {MAX_BYTES} bytes")
+                raise IssuerDownError(f"{response.url.host} answered more than {MAX_BYTES} bytes")
         return response.status_code, bytes(body)
 
 
@@ -189,28 +184,25 @@ def metadata_url(issuer: str) -> str:
 
 
 def check_issuer(metadata: Mapping[str, Any], issuer: str, key: str) -> None:
-    """Refuse metadata of another issuer. `key`: of the configuration, for the message. Raises KeysDownError: it is."""
+    """Refuse metadata of another issuer. `key`: of the configuration, for the message. Raises IssuerDownError."""
     if metadata.get("issuer") != issuer:
-        raise KeysDownError(f"the metadata is of another issuer than {key}, to the letter")
+        raise IssuerDownError(f"the metadata is of another issuer than {key}, to the letter")
 
 
 async def published_keys(issuer: str, timeout_s: float) -> dict[str, Any]:
-    """Return an issuer's JWK set, located through its metadata. Raises KeysDownError: the metadata or the keys are
+    """Return an issuer's JWK set, located through its metadata. Raises IssuerDownError: the metadata or the keys are
     unavailable, or are not the issuer's own."""
     metadata = await published(metadata_url(issuer), timeout_s)
     check_issuer(metadata, issuer, "serving.jwt.issuer")
     url = metadata.get("jwks_uri")
     if not isinstance(url, str) or not is_encrypted(url):
-        raise KeysDownError("the metadata lacks the address of keys, or names one that is not https")
+        raise IssuerDownError("the metadata lacks the address of keys, or names one that is not https")
     return await published(url, timeout_s)
 
 
 async def published(url: str, timeout_s: float) -> dict[str, Any]:
-    """Return a JSON object that is published at an address. Raises KeysDownError: it cannot be had."""
-    try:
-        status, content = await fetch_json(url, timeout_s)
-    except FetchError as error:
-        raise KeysDownError(str(error)) from None
+    """Return a JSON object that is published at an address. Raises IssuerDownError: it cannot be had."""
+    status, content = await fetch_json(url, timeout_s)
     if status != 200:
-        raise KeysDownError(f"{url}: HTTP {status}")
+        raise IssuerDownError(f"{url}: HTTP {status}")
     return content

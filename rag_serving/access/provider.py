@@ -17,14 +17,13 @@ from urllib.parse import quote, urlencode, urlsplit
 from rag_serving.access.bounded_fetch import (
     Ages,
     FetchedKeys,
-    FetchError,
-    KeysDownError,
+    IssuerDownError,
     check_issuer,
     fetch_json,
     metadata_url,
     published,
 )
-from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, id_token_claims
+from rag_serving.access.token_validation import Expected, TokenError, header_of, id_token_claims
 from rag_serving.config.serving import Oidc, is_encrypted
 from rag_serving.escaping.redaction import RedactedError
 
@@ -39,10 +38,6 @@ FAILED_S = 2.0
 MAX_AT_ONCE = 16
 """Sign-ins that wait for the provider at once, in one process."""
 MAX_CODE_CHARS = 4096
-
-
-class ProviderDownError(KeysDownError):
-    """The provider does not answer as a provider does; the message is for operators."""
 
 
 class SignInError(RedactedError):
@@ -68,7 +63,7 @@ class Provider:
         self.settings = settings
         self.expected = Expected(settings.issuer, (settings.client_id,), settings.algorithms, settings.leeway_s)
         self._metadata: tuple[float, ProviderMetadata] | None = None
-        self._keys = FetchedKeys(self._fetched_keys, Ages(FRESH_S, KEPT_S))
+        self.keys = FetchedKeys(self._fetched_keys, Ages(FRESH_S, KEPT_S))
         self._failed: dict[str, tuple[float, str]] = {}
         self._asking = 0
         self._said = float("-inf")
@@ -88,7 +83,7 @@ class Provider:
 
     async def begin(self, redirect_uri: str, back: str) -> tuple[str, dict[str, str]]:
         """Return the address to sign in at, and the state to keep until the provider sends the reader back. Raises
-        ProviderDownError: its metadata is unavailable."""
+        IssuerDownError: its metadata is unavailable."""
         with self._turn():
             metadata = await self.metadata()
         flow = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
@@ -108,7 +103,7 @@ class Provider:
         return f"{metadata.authorization}{joint}{urlencode(asked)}", kept
 
     async def claims(self, code: str, issuer: str | None, flow: dict[str, str], redirect_uri: str) -> dict[str, Any]:
-        """Return the claims of the signed-in user. `issuer`: from the redirect (`iss`). Raises ProviderDownError: it
+        """Return the claims of the signed-in user. `issuer`: from the redirect (`iss`). Raises IssuerDownError: it
         does not answer; SignInError: the code or the token is refused."""
         with self._turn():
             metadata = await self.metadata()
@@ -119,25 +114,18 @@ class Provider:
 
     async def metadata(self) -> ProviderMetadata:
         """Return the provider's metadata; the last known one is used while it cannot be read again. Raises
-        ProviderDownError: it was never read."""
+        IssuerDownError: it was never read."""
         now = time.monotonic()
         if self._metadata and now - self._metadata[0] < FRESH_S:
             return self._metadata[1]
         try:
             metadata = _metadata(await self._get(metadata_url(self.settings.issuer)), self.settings)
-        except ProviderDownError:
+        except IssuerDownError:
             if self._metadata is None:
                 raise
             metadata = self._metadata[1]
         self._metadata = (now, metadata)
         return metadata
-
-    async def keys(self) -> list[Jwk]:
-        """Return the provider's keys. Raises ProviderDownError: they cannot be had."""
-        try:
-            return await self._keys.all()
-        except KeysDownError as error:
-            raise ProviderDownError(str(error)) from None
 
     async def _fetched_keys(self) -> dict[str, Any]:
         return await self._get((await self.metadata()).keys)
@@ -145,7 +133,7 @@ class Provider:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if self._asking >= MAX_AT_ONCE:
-            raise ProviderDownError("too many people sign in at once")
+            raise IssuerDownError("too many people sign in at once")
         self._asking += 1
         try:
             yield
@@ -154,10 +142,8 @@ class Provider:
 
     async def _validated(self, token: str, nonce: str) -> dict[str, Any]:
         try:
-            keys = await self._keys.matching(*header_of(token, self.expected))
+            keys = await self.keys.matching(*header_of(token, self.expected))
             return id_token_claims(token, keys, self.expected, nonce)
-        except KeysDownError as error:
-            raise ProviderDownError(str(error)) from None
         except TokenError as error:
             raise SignInError(f"the ID token is not believed: {error}") from None
 
@@ -177,10 +163,10 @@ class Provider:
             auth = (quote(self.settings.client_id, safe=""), quote(secret, safe=""))
         try:
             status, content = await fetch_json(metadata.token, self.settings.timeout_s, form, auth)
-        except FetchError as error:
-            raise ProviderDownError(f"no token: {error}") from None
+        except IssuerDownError as error:
+            raise IssuerDownError(f"no token: {error}") from None
         if status >= 500 or status == 429:
-            raise ProviderDownError(f"no token: HTTP {status}")
+            raise IssuerDownError(f"no token: HTTP {status}")
         token = content.get("id_token")
         if status != 200 or not isinstance(token, str):
             raise SignInError(f"the provider gives no ID token for the code (HTTP {status})")
@@ -189,22 +175,19 @@ class Provider:
     async def _get(self, url: str) -> dict[str, Any]:
         at, reason = self._failed.get(url, (0.0, ""))
         if reason and time.monotonic() - at < FAILED_S:
-            raise ProviderDownError(reason)
+            raise IssuerDownError(reason)
         try:
             return await published(url, self.settings.timeout_s)
-        except KeysDownError as error:
+        except IssuerDownError as error:
             self._failed[url] = (time.monotonic(), str(error))
-            raise ProviderDownError(str(error)) from None
+            raise
 
 
 def _metadata(content: dict[str, Any], settings: Oidc) -> ProviderMetadata:
-    try:
-        check_issuer(content, settings.issuer, "serving.oidc.issuer")
-    except KeysDownError as error:
-        raise ProviderDownError(str(error)) from None
+    check_issuer(content, settings.issuer, "serving.oidc.issuer")
     urls = [content.get(name) for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")]
     if not all(isinstance(url, str) and is_encrypted(url) for url in urls):
-        raise ProviderDownError("the metadata lacks an address, or names one that is not https")
+        raise IssuerDownError("the metadata lacks an address, or names one that is not https")
     methods = content.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     in_body = isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods
     challenges = content.get("code_challenge_methods_supported")

@@ -99,10 +99,7 @@ class SignInSessions:
     def seal(self, session: Session) -> str:
         """Return the sealed cookie value. Raises SessionTooLongError: the user has too many groups; SecretError: the
         installation's secret cannot be used."""
-        sealed = self._sealed(_written(session), _SESSION)
-        if len(sealed) > MAX_SEALED_CHARS:
-            raise SessionTooLongError
-        return sealed
+        return self._sealed(_written(session), _SESSION)
 
     def read(self, sealed: str) -> Session | None:
         """Return the session of a cookie; None if it is over, altered, or was never one."""
@@ -115,10 +112,7 @@ class SignInSessions:
 
     def seal_flow(self, flow: dict[str, str]) -> str:
         """Return the sealed state of a sign-in at a provider, valid for MAX_FLOW_S; errors as `seal`."""
-        sealed = self._sealed({"flow": flow, "expires": self._clock() + MAX_FLOW_S}, _FLOW)
-        if len(sealed) > MAX_SEALED_CHARS:
-            raise SessionTooLongError
-        return sealed
+        return self._sealed({"flow": flow, "expires": self._clock() + MAX_FLOW_S}, _FLOW)
 
     def read_flow(self, sealed: str) -> dict[str, str] | None:
         """Return the state sealed by `seal_flow`; None if it is too old, altered, or something else."""
@@ -130,7 +124,10 @@ class SignInSessions:
 
     def _sealed(self, content: dict[str, Any], beside: bytes) -> str:
         packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
-        return seal_bytes(self._secret(), packed, beside)
+        sealed = seal_bytes(self._secret(), packed, beside)
+        if len(sealed) > MAX_SEALED_CHARS:
+            raise SessionTooLongError
+        return sealed
 
     def _read(self, sealed: str, beside: bytes) -> dict[str, Any] | None:
         if len(sealed) > MAX_SEALED_CHARS:

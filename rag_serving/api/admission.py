@@ -13,7 +13,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.auth import AuthError, as_bearer, token_digest
 from rag_serving.api.hooks import is_event
 from rag_serving.api.limits import Guesses, Rates, Refusals, TenantRates, at_once_of, network_of, want_turn
-from rag_serving.api.origins import SESSION, SESSION_PATH, cookie_line, forgery, is_https
+from rag_serving.api.origins import SESSION, SESSION_PATH, cookie_line, forgery
 from rag_serving.api.service import counted_as, known_caller, recognize, seen_of, service_of, session_of, shown_token
 from rag_serving.api.wire import PROBES, RequestError, error_response, replayed
 from rag_serving.config.serving import Role
@@ -136,8 +136,8 @@ def _for_session(request: HttpRequest, send: Send) -> Send:
     service, session, line = service_of(request), session_of(request), ""
     sessions = service.authenticator.sessions
     if session and request.url.path != SESSION_PATH and (later := sessions.renewed(session)):
-        https = is_https(request, service.config.serving)
-        line = cookie_line(SESSION, sessions.seal(later), sessions.seconds_left(later), https=https)
+        sealed, seconds = sessions.seal(later), sessions.seconds_left(later)
+        line = cookie_line(request, service.config.serving, SESSION, sealed, seconds)
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -19,7 +19,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from rag_serving.access.bearer_tokens import Bearer, BearerTokens
-from rag_serving.access.bounded_fetch import KeysDownError
+from rag_serving.access.bounded_fetch import IssuerDownError
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import ROLES, Principal, choose_tenant
 from rag_serving.access.provider import Provider
@@ -276,7 +276,7 @@ class Authenticator:
             return False
         try:
             return await self._issuer.keys.holds(session.token)
-        except KeysDownError as error:
+        except IssuerDownError as error:
             raise self._keys_down(error) from None
 
     async def _key(self, looking_up: Awaitable[MachineKey | None]) -> MachineKey | None:
@@ -299,11 +299,11 @@ class Authenticator:
             self._say(f"a bearer token was refused: {error}")
             message = "your account may not be used here; ask whoever runs this server"
             raise AuthError(403, "FORBIDDEN", message) from None
-        except KeysDownError as error:
+        except IssuerDownError as error:
             raise self._keys_down(error) from None
         return Identity(bearer.principal, f"{bearer.principal.tenant} {bearer.principal.user}", bearer=bearer)
 
-    def _keys_down(self, error: KeysDownError) -> AuthError:
+    def _keys_down(self, error: IssuerDownError) -> AuthError:
         self._say(f"no bearer token can be verified: {error}")
         return AuthError(503, "UNAVAILABLE", "bearer tokens cannot be verified now", retry_after=RETRY_AFTER_S)
 

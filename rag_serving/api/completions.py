@@ -270,7 +270,10 @@ async def _streamed(shape: _Completion | _Response, items: AsyncIterator[StreamI
     async for item in items:
         if item is None or isinstance(item, Progress):
             yield KEEP_ALIVE
-            continue
-        failure = item if isinstance(item, RequestError) else ShownReply.of(item).refusal
-        for told in [shape.failed(failure)] if failure else shape.told(ShownReply.of(item)):
-            yield told
+        elif isinstance(item, RequestError):
+            yield shape.failed(item)
+        elif refusal := (reply := ShownReply.of(item)).refusal:
+            yield shape.failed(refusal)
+        else:
+            for told in shape.told(reply):
+                yield told

@@ -5,11 +5,9 @@ is attached by a program on purpose, and so its requests may come from anywhere.
 from __future__ import annotations
 
 import hmac
-from typing import Literal
 from urllib.parse import urlsplit
 
 from fastapi import Request as HttpRequest
-from starlette.responses import Response
 
 from rag_serving.access.sessions import Session
 from rag_serving.api.wire import RequestError
@@ -36,16 +34,11 @@ def cookie_of(request: HttpRequest, serving: Serving, name: str) -> str | None:
     return values[0] if len(values) == 1 else None
 
 
-def set_cookie(
-    response: Response, name: str, value: str, max_age: int, site: Literal["Strict", "Lax"] = "Strict", *, https: bool
-) -> None:
-    """Let the browser keep a cookie, as `cookie_line` says."""
-    response.headers.append("Set-Cookie", cookie_line(name, value, max_age, site, https=https))
-
-
-def cookie_line(name: str, value: str, max_age: int, site: Literal["Strict", "Lax"] = "Strict", *, https: bool) -> str:
+def cookie_line(request: HttpRequest, serving: Serving, name: str, value: str = "", max_age: int = 0) -> str:
     """Return the line of a cookie that no script can read, for `max_age` seconds; 0 lets the browser forget it. Over
-    https its name has the prefix that lets no other host and no plain http set it (RFC 6265bis, 4.1.3.2)."""
+    https its name has the prefix that lets no other host and no plain http set it (RFC 6265bis, 4.1.3.2). A sign-in's
+    comes with a link back from the provider."""
+    https, site = is_https(request, serving), "Lax" if name == FLOW else "Strict"
     secure = "; Secure" if https else ""
     return f"{_full_name(name, https)}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite={site}{secure}"
 

@@ -84,18 +84,13 @@ class Reload:
         """`state`: its `service` is the current one; `exchanges`: False if this process is one of several, which the
         first one replaces."""
         self._state, self._file, self._exchanges = state, file, exchanges
-        self._changes = Changes(file)
+        self._changes, self.path = Changes(file), file.path
         self._lock = threading.Lock()  # one reload at a time
         self._retired: list[Service] = []
         self._in_force = state.service.config
         self._at_start: Config | None = None
         self._problem: str | None = None
         self.waiting: tuple[str, ...] = ()
-
-    @property
-    def path(self) -> Path:
-        """The file that is followed."""
-        return self._file.path
 
     @property
     def problem(self) -> str | None:

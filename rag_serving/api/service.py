@@ -32,7 +32,7 @@ from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.shared_home import HomeFollower, shared_home
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
-from rag_serving.telemetry.usage import BuildSeries, JobSeries
+from rag_serving.telemetry.usage import BuildSeries
 from rag_serving.text.normalization import fault_of
 from rag_serving.tracing import coarse
 
@@ -140,17 +140,13 @@ class Service:
         if tenant not in self.pipelines:
             return self.metrics.exposition(tenant)
         pipeline = self.pipelines[tenant]
-        parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), self._builds.exposition(tenant)]
+        parts = [self.metrics.exposition(tenant), self._builds.exposition(tenant)]
         if pipeline.log.budget:
             parts.append(pipeline.log.budget.exposition())
         if of_operator:
             is_followed = None if self.follower is None else self.follower.problem_of(tenant) is None
-            parts.append(status_series(pipeline, self._jobs, is_followed))
+            parts.append(status_series(pipeline, self._builds, is_followed))
         return b"".join(parts)
-
-    @cached_property
-    def _jobs(self) -> JobSeries:
-        return JobSeries(self.config)
 
     @cached_property
     def _builds(self) -> BuildSeries:
@@ -173,7 +169,6 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.close()
         self.authenticator.close()
-        self._jobs.close()
         self._builds.close()
         self.measure()
 

@@ -15,15 +15,16 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import AfterValidator, Field
 
+from rag_serving.access.bounded_fetch import IssuerDownError
 from rag_serving.access.principals import ROLES, Principal
-from rag_serving.access.provider import MAX_CODE_CHARS, Provider, ProviderDownError, SignInError
+from rag_serving.access.provider import MAX_CODE_CHARS, Provider, SignInError
 from rag_serving.access.sessions import MAX_FLOW_S, Session, SessionTooLongError
 from rag_serving.access.token_validation import ClaimsError
 from rag_serving.api.admission import address_of, guesses_of, slower
 from rag_serving.api.auth import AuthError, token_digest
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, plain
-from rag_serving.api.origins import FLOW, SESSION, cookie_of, is_https, set_cookie
-from rag_serving.api.service import CurrentService, Service, caller_of, session_of
+from rag_serving.api.origins import FLOW, SESSION, cookie_line, cookie_of
+from rag_serving.api.service import CurrentService, Service, caller_of, service_of, session_of
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.config.loading import Config
@@ -54,7 +55,7 @@ def show(request: HttpRequest, service: CurrentService, tenant: str | None = Non
     if later:
         keep_session(response, request, service, later)
     elif reader is None and tenant is None and cookie_of(request, service.config.serving, SESSION) is not None:
-        set_cookie(response, SESSION, "", 0, https=is_https(request, service.config.serving))
+        _set_cookie(response, request, SESSION)
     return response
 
 
@@ -82,10 +83,10 @@ async def sign_in(body: SignIn, request: HttpRequest, service: CurrentService) -
 
 
 @router.delete("/v1/session", status_code=204)
-def sign_out(request: HttpRequest, service: CurrentService) -> Response:
+def sign_out(request: HttpRequest) -> Response:
     """Let the browser forget the session."""
     response = Response(status_code=204, headers=_NO_STORE)
-    set_cookie(response, SESSION, "", 0, https=is_https(request, service.config.serving))
+    _set_cookie(response, request, SESSION)
     return response
 
 
@@ -97,8 +98,12 @@ def keep_session(response: Response, request: HttpRequest, service: Service, ses
         sealed = sessions.seal(session)
     except SecretError:
         raise RequestError(503, "UNAVAILABLE", "nobody can sign in: the server's secret cannot be used") from None
-    https = is_https(request, service.config.serving)
-    set_cookie(response, SESSION, sealed, sessions.seconds_left(session), https=https)
+    _set_cookie(response, request, SESSION, sealed, sessions.seconds_left(session))
+
+
+def _set_cookie(response: Response, request: HttpRequest, name: str, value: str = "", max_age: int = 0) -> None:
+    serving = service_of(request).config.serving
+    response.headers.append("Set-Cookie", cookie_line(request, serving, name, value, max_age))
 
 
 def _reader(request: HttpRequest, config: Config, tenant: str | None) -> dict[str, Any] | None:
@@ -180,11 +185,11 @@ async def begin(request: HttpRequest, service: CurrentService) -> Response:
     try:
         address, flow = await provider.begin(_public(serving, CALLBACK), back)
         sealed = service.authenticator.sessions.seal_flow(flow)
-    except (ProviderDownError, SecretError) as error:
+    except (IssuerDownError, SecretError) as error:
         _report(provider, f"nobody can sign in: {error}")
-        return _failed(request, serving, 503, _DOWN if isinstance(error, ProviderDownError) else _SECRET, back)
+        return _failed(request, serving, 503, _DOWN if isinstance(error, IssuerDownError) else _SECRET, back)
     response = RedirectResponse(address, 302, _HEADERS)
-    set_cookie(response, FLOW, sealed, MAX_FLOW_S, "Lax", https=is_https(request, serving))
+    _set_cookie(response, request, FLOW, sealed, MAX_FLOW_S)
     return response
 
 
@@ -206,17 +211,17 @@ async def callback(request: HttpRequest, service: CurrentService) -> Response:
         session = service.authenticator.session_of_claims(claims)
         response: Response = RedirectResponse(_public(serving, back), 303, _HEADERS)
         keep_session(response, request, service, session)
-    except (ProviderDownError, SignInError, ClaimsError) as error:
+    except (IssuerDownError, SignInError, ClaimsError) as error:
         if isinstance(error, SignInError):
             guesses.wrong(address)
-        is_down, is_refused = isinstance(error, ProviderDownError), isinstance(error, SignInError)
+        is_down, is_refused = isinstance(error, IssuerDownError), isinstance(error, SignInError)
         _report(provider, f"somebody {'could not sign in' if is_down else 'was not signed in'}: {error}")
         reason = _DOWN if is_down else _REFUSED if is_refused else _UNKNOWN
         return _failed(request, serving, 503 if is_down else 403, reason, back)
     except SessionTooLongError:
         _report(provider, "somebody was not signed in: too many groups for a cookie; let the provider send fewer")
         return _failed(request, serving, 403, _TOO_LONG, back)
-    set_cookie(response, FLOW, "", 0, "Lax", https=is_https(request, serving))
+    _set_cookie(response, request, FLOW)
     return response
 
 
@@ -275,5 +280,5 @@ def _failed(request: HttpRequest, serving: Serving, status: int, reason: str, ba
     page = html_template(__package__, "sign_in_failed.html.j2")
     content = page.render(reason=reason, again=again, home=_public(serving, "/"))
     response = HTMLResponse(content, status, _HEADERS)
-    set_cookie(response, FLOW, "", 0, "Lax", https=is_https(request, serving))
+    _set_cookie(response, request, FLOW)
     return response

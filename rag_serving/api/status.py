@@ -34,7 +34,7 @@ from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import DatedPages, source_pages
 from rag_serving.telemetry.metrics import gauge_of
-from rag_serving.telemetry.usage import JobSeries
+from rag_serving.telemetry.usage import BuildSeries
 
 OPEN_WAIT_S = 60.0
 """Seconds since its start that a process waits for a tenant whose generation is being opened: a disk may hang."""
@@ -241,7 +241,7 @@ def _model(provider: str | None, model: str | None) -> str | None:
     return "/".join(filter(None, (provider, name))) or None
 
 
-def status_series(pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None = None) -> bytes:
+def status_series(pipeline: Pipeline, builds: BuildSeries, is_followed: bool | None) -> bytes:
     """Return the series in Prometheus' text format. Only a database is waited for, and for a bounded time.
     `is_followed`: whether this machine has the last publication of an object store; None without a store."""
     registry, config, tenant = CollectorRegistry(), pipeline.config, pipeline.tenant
@@ -253,7 +253,7 @@ def status_series(pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None 
         if state.overdue is not None:
             overdue.labels(tenant, key).set(state.overdue)
     parts = gauge_of("part_up", registry)
-    for part, is_up in {**_parts(pipeline, jobs), "object_store": is_followed}.items():
+    for part, is_up in {**_parts(pipeline, builds), "object_store": is_followed}.items():
         if is_up is not None:
             parts.labels(tenant, part).set(is_up)
     free = _free_ratio(config)
@@ -281,12 +281,12 @@ def _add_generation(registry: CollectorRegistry, pipeline: Pipeline) -> None:
             pages.labels(tenant, source).set(found.pages)
 
 
-def _parts(pipeline: Pipeline, jobs: JobSeries) -> dict[str, bool | None]:
+def _parts(pipeline: Pipeline, builds: BuildSeries) -> dict[str, bool | None]:
     config, reads = pipeline.config, pipeline.published.is_source_up()
     on_disk = config.index.kind == "disk"
     return {
         "home": reads and config.home.exists() if on_disk else None,
-        "database": jobs.is_database_up(),
+        "database": builds.is_database_up(),
         "index": None if on_disk else reads,
     }
 

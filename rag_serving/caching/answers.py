@@ -56,48 +56,54 @@ BYTES_PER_CHARACTER = 4
 
 
 class BoundedEntries(Generic[Key, Value]):
-    """Values by key, each with the bytes that it counts for; those that were not used for longest go first. Not safe to
-    use from several threads without a lock around it."""
+    """Values by key, each with the bytes that it counts for; those that were not used for longest go first. Safe to use
+    from several threads."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._lock = threading.RLock()
         self.size = 0  # bytes, as they are counted
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def items(self) -> Iterator[tuple[Key, Value]]:
-        """Yield every key with its value."""
-        return ((key, value) for key, (value, _) in self._entries.items())
+    def items(self) -> list[tuple[Key, Value]]:
+        """Return every key with its value."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._entries.items()]
 
     def get(self, key: Key) -> Value | None:
         """Return a value, which counts as used now; None if there is none."""
-        if key not in self._entries:
-            return None
-        self._entries.move_to_end(key)
-        return self._entries[key][0]
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
 
     def put(self, key: Key, value: Value, size: int) -> bool:
         """Keep a value in place of the one of the same key; return False if it is larger than all may be."""
         if size > self._most_bytes or not self._most:
             return False
-        self.drop(key)
-        self._entries[key] = value, size
-        self.size += size
-        while len(self._entries) > self._most or self.size > self._most_bytes:
-            self.drop(next(iter(self._entries)))
+        with self._lock:
+            self.drop(key)
+            self._entries[key] = value, size
+            self.size += size
+            while len(self._entries) > self._most or self.size > self._most_bytes:
+                self.drop(next(iter(self._entries)))
         return True
 
     def drop(self, key: Key) -> None:
         """Forget a value, if there is one."""
-        if entry := self._entries.pop(key, None):
-            self.size -= entry[1]
+        with self._lock:
+            if entry := self._entries.pop(key, None):
+                self.size -= entry[1]
 
     def clear(self) -> None:
         """Forget all."""
-        self._entries.clear()
-        self.size = 0
+        with self._lock:
+            self._entries.clear()
+            self.size = 0
 
 
 def bare(answer: Answer) -> Answer:
@@ -153,16 +159,7 @@ class AnswerCache:
 
     def __init__(self, settings: Cache, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._entries: BoundedEntries[bytes, _KeptAnswer] = BoundedEntries(settings.max_answers, settings.max_bytes)
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @property
-    def size(self) -> int:
-        """The bytes that all of them take, as they are counted."""
-        return self._entries.size
+        self.entries: BoundedEntries[bytes, _KeptAnswer] = BoundedEntries(settings.max_answers, settings.max_bytes)
 
     def put(self, scope: AnswerScope, question: str, cached: CachedAnswer, vector_of: VectorOf) -> bool:
         """Store an answer if it is confident and nothing was degraded; return whether it was."""
@@ -174,25 +171,18 @@ class AnswerCache:
         size = size_of(kept.answer) + BYTES_PER_CHARACTER * len(json.dumps(kept.receipt))
         size += 0 if vector is None else vector.nbytes
         entry = _KeptAnswer(kept, _exact(question), vector, self._clock())
-        with self._lock:
-            return self._entries.put(_key(scope, question), entry, size)
+        return self.entries.put(_key(scope, question), entry, size)
 
     def get(self, scope: AnswerScope, question: str, vector_of: VectorOf) -> CachedAnswer | None:
         """Return the stored answer of an equivalent question in the same scope."""
         key = _key(scope, question)
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry and self._clock() - entry.at > self._settings.max_age_s:
-                self._entries.drop(key)
-                entry = None
+        entry = self.entries.get(key)
+        if entry and self._clock() - entry.at > self._settings.max_age_s:
+            self.entries.drop(key)
+            return None
         if entry is None or not (entry.text == _exact(question) or self._is_near(entry, vector_of)):
             return None
         return entry.cached
-
-    def clear(self) -> None:
-        """Forget all."""
-        with self._lock:
-            self._entries.clear()
 
     def _is_near(self, entry: _KeptAnswer, vector_of: VectorOf) -> bool:
         vector = None if entry.vector is None else vector_of()
@@ -258,33 +248,22 @@ class KeptAnswers:
 
     def __init__(self, settings: Degradation, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._kept: BoundedEntries[tuple[bytes, frozenset[str]], _Kept] = BoundedEntries(
+        self.entries: BoundedEntries[tuple[bytes, frozenset[str]], _Kept] = BoundedEntries(
             settings.cached_answers, settings.cached_bytes
         )
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    @property
-    def size(self) -> int:
-        """The bytes that all of them take, as they are counted."""
-        return self._kept.size
 
     def put(self, asking: Asking, answer: Answer, source: AnswerSource) -> None:
         """Store an answer if it is confident and nothing was degraded."""
-        if not self._settings.cached_answers or answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
+        if answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
             return
         kept = _Kept(bare(answer), source, asking.asker, self._clock())
-        with self._lock:
-            self._kept.put((asking.key, source.classes), kept, size_of(kept.answer))
+        self.entries.put((asking.key, source.classes), kept, size_of(kept.answer))
 
     def get(self, asking: Asking, published: str, may_read: MayRead) -> Answer | None:
         """Return the newest answer that may be shown, which says how old it is; None if there is none. `published`: the
         id of the generation that is published now."""
         wanted = asking.key
-        with self._lock:
-            found = [kept for (question, _), kept in self._kept.items() if question == wanted]
+        found = [kept for (question, _), kept in self.entries.items() if question == wanted]
         for kept in sorted(found, key=lambda kept: -kept.at):
             if self._clock() - kept.at > self._settings.cached_max_age_s:
                 break
@@ -293,11 +272,6 @@ class KeptAnswers:
             if classes == kept.source.classes and (is_same or may_read(kept.source.pages)):
                 return self._shown(kept, is_same, kept.asker == asking.asker)
         return None
-
-    def clear(self) -> None:
-        """Forget all."""
-        with self._lock:
-            self._kept.clear()
 
     def _shown(self, kept: _Kept, is_same: bool, is_own: bool) -> Answer:
         """Return the answer marked as an earlier one. Only its own asker may open its receipt; other occurrences of a

@@ -152,7 +152,7 @@ class EarlierAnswers:
 
     def find(self, request: QuestionRequest, trace: StageTrace) -> Answer | None:
         """Return a question's earlier answer, if it may still be shown."""
-        if not len(self.kept):
+        if not len(self.kept.entries):
             return None
         published = self._published.named()
         if published is None:  # current access is unknown
@@ -201,7 +201,7 @@ class Memory:
         self._lock = threading.Lock()
         self._mark: object = None
 
-    def keep_earlier(self, published: CurrentGeneration, clock: Callable[[], float] = time.monotonic) -> None:
+    def keep_earlier(self, published: CurrentGeneration, clock: Callable[[], float]) -> None:
         """Keep answers for when search fails. `clock`: seconds."""
         self.earlier = EarlierAnswers(self._config, self._tenant, published, clock)
 
@@ -218,9 +218,9 @@ class Memory:
     def clear(self) -> None:
         """Drop all of it."""
         self.vectors.clear()
-        self.repeated.cache.clear()
+        self.repeated.cache.entries.clear()
         if self.earlier:
-            self.earlier.kept.clear()
+            self.earlier.kept.entries.clear()
 
     def close(self) -> None:
         """Drop everything and close open resources."""

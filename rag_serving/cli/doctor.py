@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rag_serving.access.bearer_tokens import BearerTokens
-from rag_serving.access.bounded_fetch import KeysDownError
+from rag_serving.access.bounded_fetch import IssuerDownError
 from rag_serving.access.principals import EVERYONE
-from rag_serving.access.provider import Provider, ProviderDownError
+from rag_serving.access.provider import Provider
 from rag_serving.access.token_validation import Jwk, keys_for
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.writing.generator import open_generator
@@ -93,9 +93,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
 
 def _home(config: Config) -> Finding:
     home = config.home.absolute()
-    folder = next(folder for folder in (home, *home.parents) if folder.exists())
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=_nearest(home)):
             pass
     except OSError as error:
         return Finding("home", "fail", f"{home} cannot be written ({error.strerror})", "set `home:` or CITELOCK_HOME")
@@ -107,12 +106,15 @@ def _home(config: Config) -> Finding:
 
 
 def _disk(config: Config) -> Finding:
-    home = config.home.absolute()
-    free = shutil.disk_usage(next(folder for folder in (home, *home.parents) if folder.exists())).free
+    free = shutil.disk_usage(_nearest(config.home.absolute())).free
     detail = f"{free / 1e9:.1f} GB free"
     if free < _LEAST_FREE_BYTES:
         return Finding("disk", "warn", detail, "free some, or lower indexing.keep_generations")
     return Finding("disk", "ok", detail)
+
+
+def _nearest(home: Path) -> Path:
+    return next(folder for folder in (home, *home.parents) if folder.exists())
 
 
 def _published(config: Config, tenant: str) -> Finding:
@@ -359,7 +361,7 @@ async def _look_at_keys(tokens: BearerTokens) -> Finding:
     issuer = tokens.settings.issuer
     try:
         keys = await tokens.keys.all()
-    except KeysDownError as error:
+    except IssuerDownError as error:
         return Finding(_ISSUER, "fail", f"{issuer}: {error}", "mend serving.jwt, or start the issuer")
     mend = "set serving.jwt.algorithms to what the issuer signs with"
     return _signing(Finding(_ISSUER, "fail", issuer, mend), keys, tokens.expected.algorithms)
@@ -369,8 +371,8 @@ async def _look(provider: Provider) -> Finding:
     settings = provider.settings
     try:
         metadata = await provider.metadata()
-        keys = await provider.keys()
-    except ProviderDownError as error:
+        keys = await provider.keys.all()
+    except IssuerDownError as error:
         return Finding(_NAME, "fail", f"{settings.issuer}: {error}", "mend serving.oidc.issuer, or start the provider")
     mend = "let the provider sign with RS256 or ES256"
     found = _signing(Finding(_NAME, "fail", settings.issuer, mend), keys, settings.algorithms)

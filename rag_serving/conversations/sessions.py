@@ -386,30 +386,28 @@ class Remembered:
 
     def conversation(self, given: Conversation) -> Conversation:
         """Return the turns before the question: those that its asker gave, else those of the session."""
-        if self._session_id is None:
-            return given
-        found: Conversation | None = None
-        try:
-            found = self._store.conversation(self._principal, self._session_id) if self._store else None
-            flag = SESSION_UNKNOWN if found is None else None
-        except SessionError as error:
-            flag = SESSION_UNAVAILABLE
-            _log.warning("%s: %s", flag, error)
-        self._flag = flag
+        found = self._tried(lambda store, session: store.conversation(self._principal, session))
         return given if given.turns or found is None else found
 
     def kept(self, exchange: Exchange) -> Answer:
         """Keep the question with its answer; return the answer with the session's id, or a flag that says why not."""
-        answer, flag = exchange.answer, self._flag
+        answer = exchange.answer
         if self._session_id is None:
             return answer
-        if flag is None and self._store:
-            try:
-                is_kept = self._store.keep(self._principal, self._session_id, exchange)
-                flag = None if is_kept else SESSION_UNKNOWN
-            except SessionError as error:
-                flag = SESSION_UNAVAILABLE
-                _log.warning("%s: %s", flag, error)
-        if flag is None:
+        if self._flag is None:
+            self._tried(lambda store, session: store.keep(self._principal, session, exchange) or None)
+        if self._flag is None:
             return replace(answer, session_id=self._session_id)
-        return replace(answer, flags=(*answer.flags, flag))
+        return replace(answer, flags=(*answer.flags, self._flag))
+
+    def _tried(self, work: Callable[[SessionStore, str], Result | None]) -> Result | None:
+        """Return what some work finds of the session; None, with a flag, if there is none, or none can be had."""
+        if self._session_id is None:
+            return None
+        try:
+            found = work(self._store, self._session_id) if self._store else None
+            self._flag = SESSION_UNKNOWN if found is None else None
+        except SessionError as error:
+            found, self._flag = None, SESSION_UNAVAILABLE
+            _log.warning("%s: %s", self._flag, error)
+        return found

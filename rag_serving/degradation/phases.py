@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from rag_serving.artifacts.contents import Stamp, stamp_of
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
@@ -66,14 +67,9 @@ class Searches:
         self._first_s = max(open_wait_s, settings.phase_timeout_s)
         self._breakers = {phase: Breaker(settings.failures, settings.retry_s, clock) for phase in PHASES}
         self._lock = threading.Lock()
-        self._hanging = 0
+        self.hanging = 0  # abandoned searches that are still running
         self._failed_for: dict[int, str | None] = {}  # the caller of the last failure, by phase
         self._searched: dict[int, str] = {}  # the generation that was searched last, by phase
-
-    @property
-    def hanging(self) -> int:
-        """The number of abandoned searches that are still running."""
-        return self._hanging
 
     def allows(self, phase: int) -> bool:
         """Return whether to try a phase now; an admitted caller must call `noted`."""
@@ -93,8 +89,8 @@ class Searches:
     def run(self, search: Search[Result], phase: int, generation: str, attempt: Attempt) -> Result:
         """Return a search's result within its time. Raises HangingError: it takes longer, or too many hang;
         StoppedError: nobody waits for the answer any more."""
-        if self._hanging >= self._settings.max_hanging:
-            raise HangingError(f"{self._hanging} searches hang")
+        if self.hanging >= self._settings.max_hanging:
+            raise HangingError(f"{self.hanging} searches hang")
         context = copy_context()
         outcome = run_in_thread(lambda: context.run(search, MODES[phase], attempt.trace), f"phase-{phase}")
         seconds = self._settings.phase_timeout_s if self._searched.get(phase) == generation else self._first_s
@@ -117,7 +113,7 @@ class Searches:
 
     def _count(self, more: int) -> None:
         with self._lock:
-            self._hanging += more
+            self.hanging += more
 
 
 class Attempt:
@@ -301,16 +297,12 @@ class ChosenPhases:
     def __init__(self, store: Store, tenant: str) -> None:
         self._store, self._tenant = store, tenant
         self._path = store.tenant(tenant) / FILE
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
         self._choice: ChosenPhase | None = None
 
     def current(self) -> ChosenPhase | None:
         """Return the choice in force; None: the configuration applies. The file is reread when it changes."""
-        try:
-            found = self._path.stat()
-            stamp = found.st_mtime_ns, found.st_size, found.st_ino
-        except OSError:
-            stamp = None
+        stamp = stamp_of(self._path)
         if stamp != self._stamp:
             self._stamp, self._choice = stamp, self._read() if stamp else None
         return self._choice
@@ -352,30 +344,16 @@ class Watched:
 
 
 class TenantPhases:
-    """Begins the questions of one tenant. Safe to use from several threads."""
+    """Begins the questions of one tenant. Safe to use from several threads. `settings`: those in force, which are the
+    `configured` ones, overridden by what an operator has `chosen`."""
 
     def __init__(self, config: Config, tenant: str, turns: AbstractContextManager[Any]) -> None:
         """`turns`: entered while passages are searched, by so many questions at once as the processors allow."""
         self._config, self._tenant, self.turns = config, tenant, turns
-        self._settings = self._configured = config.phases_of(tenant)
+        self.settings = self.configured = config.phases_of(tenant)
         self._choices = ChosenPhases(Store(config.home), tenant)
-        self._chosen: ChosenPhase | None = None
+        self.chosen: ChosenPhase | None = None
         self._watched: Watched | None = None
-
-    @property
-    def settings(self) -> PhaseSettings:
-        """The settings in force: the configured ones, overridden by an operator."""
-        return self._settings
-
-    @property
-    def configured(self) -> PhaseSettings:
-        """The configured settings."""
-        return self._configured
-
-    @property
-    def chosen(self) -> ChosenPhase | None:
-        """The operator's choice; None without one."""
-        return self._chosen
 
     def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """Bound the time of searches and leave a phase that fails, as a server does; before the first question.
@@ -392,28 +370,28 @@ class TenantPhases:
         settings = self._config.degradation
         self._watched = Watched(
             Searches(settings, self._config.serving.open_wait_s, clock),
-            PhaseController(settings, self._settings.phase, clock, changed),
+            PhaseController(settings, self.settings.phase, clock, changed),
             clock,
         )
 
     def switch(self, settings: PhaseSettings) -> None:
         """Ask as another configuration says from the next question on."""
-        self._configured = settings
+        self.configured = settings
         self._put_in_force()
 
     def follow(self) -> None:
         """Ask as an operator chose, if he chose anew, from the next question on."""
         chosen = self._choices.current()
-        if chosen != self._chosen:
-            self._chosen = chosen
+        if chosen != self.chosen:
+            self.chosen = chosen
             self._put_in_force()
             _log.warning("tenant %s: an operator chose: %s", self._tenant, chosen or "what is configured")
 
     def _put_in_force(self) -> None:
-        settings = self._chosen.over(self._configured) if self._chosen else self._configured
+        settings = self.chosen.over(self.configured) if self.chosen else self.configured
         if watched := self._watched:
             watched.control.configure(settings.phase)
-        self._settings = settings
+        self.settings = settings
 
     def state(self) -> PhaseState | None:
         """Return the controller's state; None if nothing is watched."""
@@ -428,7 +406,7 @@ class TenantPhases:
     def begun(self, request: QuestionRequest, mode: Mode | None = None) -> Iterator[Phases]:
         """Yield the chain of a question that begins now. `mode`: searched in place of any phase. Raises
         RetrievalOffError: an operator has switched retrieval off; no generation is looked at."""
-        settings, watched, user = self._settings, self._watched, request.principal.user
+        settings, watched, user = self.settings, self._watched, request.principal.user
         if not settings.enabled:
             raise RetrievalOffError("retrieval.enabled is false")
         current_span().set({TENANT: self._tenant})

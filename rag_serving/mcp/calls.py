@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF, Pipeline
-from rag_serving.deadline import Deadline, StoppedError, within
+from rag_serving.deadline import Deadline, StoppedError, call_soon, run_in_thread, within
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError
 from rag_serving.indexes.current import UnpublishedError
@@ -31,10 +30,6 @@ from rag_serving.tracing import Listen
 Release = Callable[[], None]
 
 
-def _unlimited() -> Release:
-    return lambda: None
-
-
 @dataclass(frozen=True)
 class Caller:
     """A caller, and its tenant."""
@@ -43,7 +38,7 @@ class Caller:
     pipeline: Pipeline
     deadline: Deadline
     """When the work ends; it is cancelled where the caller leaves."""
-    take_slot: Callable[[], Release] = _unlimited
+    take_slot: Callable[[], Release] = lambda: lambda: None
     """Take one of the answers that may be under way at once; returns what gives it back when it is called for the
     second time, by the response and by the thread. Raises ToolError where none is left."""
 
@@ -72,7 +67,6 @@ _LEAST_PAUSE_S = 0.2
 _MOST_WAITING = 100
 
 Result = TypeVar("Result")
-Work = Callable[[Caller], Result]
 
 
 class Calls:
@@ -118,8 +112,7 @@ class _Progress:
         now = time.monotonic()
         if not detail or now - self._last >= _LEAST_PAUSE_S:
             self._last = now
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._put, f"{stage}: {detail}" if detail else stage)
+            call_soon(self._loop, self._put, f"{stage}: {detail}" if detail else stage)
 
     def _put(self, message: str) -> None:
         with suppress(asyncio.QueueFull):  # a client that reads slowly misses stages, and nothing else
@@ -148,31 +141,11 @@ async def _in_thread(caller: Caller, work: Callable[[], Result]) -> Result:
 async def _in_own_thread(caller: Caller, work: Callable[[], Result], ended: Release) -> Result:
     """Return the same from a thread that begins at once, and that `ended` hears of when it ends: one that waited for
     its turn might be cancelled before it began, and would never end."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Result] = loop.create_future()
-
-    def settle(settled: Callable[[], None]) -> None:
-        def now() -> None:
-            if not outcome.done():
-                settled()
-
-        with suppress(RuntimeError):  # the event loop has ended
-            loop.call_soon_threadsafe(now)
-
-    def run() -> None:
-        try:
-            result = _within_deadline(caller, work)
-            settle(lambda: outcome.set_result(result))
-        except BaseException as error:  # any error belongs to the waiting caller
-            failure = error
-            settle(lambda: outcome.set_exception(failure))
-        finally:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(ended)
-
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="mcp", daemon=True).start()
+    loop, run = asyncio.get_running_loop(), contextvars.copy_context().run
+    outcome = run_in_thread(partial(run, _within_deadline, caller, work), "mcp")
+    outcome.add_done_callback(lambda _: call_soon(loop, ended))
     try:
-        return await outcome
+        return await asyncio.shield(asyncio.wrap_future(outcome))  # the thread ends by itself, and not with its call
     except asyncio.CancelledError:
         caller.deadline.cancel()
         raise

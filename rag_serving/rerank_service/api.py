@@ -31,6 +31,7 @@ from rag_serving.telemetry.metrics import PREFIX, Kind, Series, Unit, plain_text
 from rag_serving.tracing.spans import REQUEST_MODEL, TEXTS, span
 
 AnyPair = TypeVar("AnyPair")
+Meter = TypeVar("Meter", Counter, Gauge, Histogram)
 ScoreBatch = Callable[[Sequence[AnyPair]], Sequence[float]]
 
 
@@ -445,25 +446,18 @@ class Meters:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.requests = self._counter("rerank_requests")
-        self.seconds = self._histogram("rerank_request_seconds", _SECONDS)
-        self.in_progress = self._gauge("rerank_requests_in_progress")
-        self.pairs = self._counter("rerank_pairs")
-        self.tokens = self._counter("rerank_tokens")
-        self.run_pairs = self._histogram("rerank_run_pairs", _PAIRS)
-        self.run_seconds = self._histogram("rerank_run_seconds", _SECONDS)
-        self.failures = self._counter("rerank_failed_runs")
+        self.requests = self._made(Counter, "rerank_requests")
+        self.seconds = self._made(Histogram, "rerank_request_seconds", buckets=_SECONDS)
+        self.in_progress = self._made(Gauge, "rerank_requests_in_progress")
+        self.pairs = self._made(Counter, "rerank_pairs")
+        self.tokens = self._made(Counter, "rerank_tokens")
+        self.run_pairs = self._made(Histogram, "rerank_run_pairs", buckets=_PAIRS)
+        self.run_seconds = self._made(Histogram, "rerank_run_seconds", buckets=_SECONDS)
+        self.failures = self._made(Counter, "rerank_failed_runs")
 
-    def _counter(self, name: str) -> Counter:
+    def _made(self, kind: Callable[..., Meter], name: str, **more: Any) -> Meter:
         series = SIDECAR_SERIES[name]
-        return Counter(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry)
-
-    def _gauge(self, name: str) -> Gauge:
-        return Gauge(f"{PREFIX}{name}", plain_text(SIDECAR_SERIES[name]), registry=self._registry)
-
-    def _histogram(self, name: str, buckets: Sequence[float]) -> Histogram:
-        text = plain_text(SIDECAR_SERIES[name])
-        return Histogram(f"{PREFIX}{name}", text, registry=self._registry, buckets=buckets)
+        return kind(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry, **more)
 
     def exposition(self) -> bytes:
         """Return all of them in Prometheus' text format."""

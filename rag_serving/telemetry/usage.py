@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -75,35 +76,6 @@ EMBEDDED = sa.Table(
 )
 
 
-class BuildSeries:
-    """Tokens and cost of builds in one installation; nothing while the database does not answer."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._database = GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), JOBS_METADATA)
-
-    def exposition(self, tenant: str) -> bytes:
-        """Return the series of a tenant in Prometheus' text format; nothing if no build used a model today."""
-        if self._config.telemetry.url is None and not Store(self._config.home).serving_db().exists():
-            return b""
-        day = datetime.now(UTC).date().isoformat()
-        try:
-            used = self._database.ask(lambda connection: build_usage(connection, tenant, day))
-        except TelemetryError:
-            return b""
-        if not any(tokens for tokens, _ in used.values()):
-            return b""
-        registry = CollectorRegistry()
-        tokens, cost = gauge_of("build_tokens", registry), gauge_of("build_cost", registry)
-        for part, (count, price) in used.items():
-            tokens.labels(tenant, part).set(count)
-            cost.labels(tenant, part).set(price)
-        return generate_latest(registry)
-
-    def close(self) -> None:
-        self._database.close()
-
-
 def build_usage(connection: sa.Connection, tenant: str, day: str) -> Mapping[str, tuple[float, float]]:
     """Return tokens and cost of each part of the builds of a day."""
     used = by_part(connection, tenant, day) if sa.inspect(connection).has_table(USAGE.name) else {}
@@ -126,33 +98,45 @@ class QueueFigures:
     last_seen_s: float | None  # since the last sign of life of any worker; None: nobody knows of one
 
 
-class JobSeries:
-    """Tells of the jobs of one installation; of nothing if no workers are configured, or the database is away."""
+class BuildSeries:
+    """Tells of the builds of one installation, of their tokens and jobs; of nothing while its database is away."""
 
     def __init__(self, config: Config) -> None:
-        self._is_used, self._lease_s = config.jobs.embedding == "workers", config.jobs.lease_s
-        self._has_server = config.telemetry.url is not None
-        self._database = GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), JOBS_METADATA)
+        self._config, self._serving_db = config, Store(config.home).serving_db()
+        self._database = GuardedDatabase(config.telemetry.url, self._serving_db, JOBS_METADATA)
 
     def exposition(self, tenant: str) -> bytes:
-        """Return the series of a tenant in Prometheus' text format."""
-        if not self._is_used:
-            return b""
-        try:
-            figures = self._database.ask(lambda connection: queue_figures(connection, tenant, self._lease_s))
-        except TelemetryError:
-            return b""
+        """Return the series of a tenant in Prometheus' text format: of jobs if there are workers, of tokens and cost if
+        a build used a model today."""
         registry = CollectorRegistry()
+        with suppress(TelemetryError):
+            if self._config.jobs.embedding == "workers":
+                self._add_jobs(registry, tenant)
+            if self._config.telemetry.url is not None or self._serving_db.exists():
+                self._add_usage(registry, tenant)
+        return generate_latest(registry)
+
+    def _add_jobs(self, registry: CollectorRegistry, tenant: str) -> None:
+        lease_s = self._config.jobs.lease_s
+        figures = self._database.ask(lambda connection: queue_figures(connection, tenant, lease_s))
         jobs = gauge_of("embedding_jobs", registry)
         for state, count in figures.jobs.items():
             jobs.labels(tenant, state).set(count)
         gauge_of("embedding_oldest_job_seconds", registry).labels(tenant).set(figures.oldest_s)
         gauge_of("embedding_workers", registry).labels(tenant).set(figures.workers)
-        return generate_latest(registry)
+
+    def _add_usage(self, registry: CollectorRegistry, tenant: str) -> None:
+        day = datetime.now(UTC).date().isoformat()
+        used = self._database.ask(lambda connection: build_usage(connection, tenant, day))
+        if any(tokens for tokens, _ in used.values()):
+            tokens, cost = gauge_of("build_tokens", registry), gauge_of("build_cost", registry)
+            for part, (count, price) in used.items():
+                tokens.labels(tenant, part).set(count)
+                cost.labels(tenant, part).set(price)
 
     def is_database_up(self) -> bool | None:
         """Return whether the installation's database answers; None if it is a file of the home folder."""
-        if not self._has_server:
+        if self._config.telemetry.url is None:
             return None
         try:
             self._database.ask(lambda connection: connection.execute(sa.select(1)).scalar())

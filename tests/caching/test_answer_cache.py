@@ -85,7 +85,7 @@ def test_nothing_leaves_its_scope(other: dict[str, Any]) -> None:
 def test_what_is_not_told_with_confidence_or_was_degraded_is_not_kept(more: dict[str, Any]) -> None:
     cache = AnswerCache(Cache())
     assert not put(cache, **more)
-    assert len(cache) == 0
+    assert len(cache.entries) == 0
 
 
 def test_an_answer_is_forgotten_when_it_is_old() -> None:
@@ -96,15 +96,15 @@ def test_an_answer_is_forgotten_when_it_is_old() -> None:
     assert cache.get(SCOPE, QUESTION, vector)
     clock.pass_by(1)
     assert cache.get(SCOPE, QUESTION, vector) is None
-    assert (len(cache), cache.size) == (0, 0)
+    assert (len(cache.entries), cache.entries.size) == (0, 0)
 
 
 def test_answers_are_bounded_in_number_and_in_bytes() -> None:
     cache = AnswerCache(section_of(Cache, max_answers=50, max_bytes=100_000))
     for number in range(500):
         put(cache, question=f"What is item {number}?", text="word " * 100)
-    assert 0 < len(cache) <= 50
-    assert cache.size <= 100_000
+    assert 0 < len(cache.entries) <= 50
+    assert cache.entries.size <= 100_000
     assert cache.get(SCOPE, "What is item 499?", vector)
     assert cache.get(SCOPE, "What is item 0?", vector) is None
     assert not put(cache, text="x" * 200_000)
@@ -127,4 +127,4 @@ def test_threads_may_ask_and_keep_at_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (failed, len(cache)) == ([], 20)
+    assert (failed, len(cache.entries)) == ([], 20)

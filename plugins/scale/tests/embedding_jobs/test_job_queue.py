@@ -23,7 +23,7 @@ from citelock_scale.embedding_jobs.queue import ENDED, LACKS_TEXTS, Failure
 from rag_assets.embedding_usage import JobsError, PageUsage, read_usage
 from rag_assets.state.content_cache import vector_key
 from rag_serving.models.protocols import Progress
-from rag_serving.telemetry.usage import JOBS, JobSeries
+from rag_serving.telemetry.usage import JOBS, BuildSeries
 
 Install = Callable[..., Installation]
 TEXTS = [f"text {number:03}" for number in range(128)]
@@ -196,7 +196,7 @@ def test_what_was_done_long_ago_is_forgotten_and_a_server_tells_how_many_jobs_th
     home = install(keep_days=30)
     home.enqueue("large", TEXTS[:70])
     assert home.queue.finish(home.claim(), [])
-    series = JobSeries(home.config)
+    series = BuildSeries(home.config)
     told = series.exposition("large").decode()
     assert 'citelock_embedding_jobs{state="waiting",tenant="large"} 1.0' in told
     assert 'citelock_embedding_jobs{state="done",tenant="large"} 1.0' in told
