@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from support import tiers
-from support.remembered import compress_the_web_page_once, open_models_once
+from support.remembered import compress_the_web_page_once, keep_readers_running, open_models_once
 from support.shared import SharedFolders
 from support.unaltered import UnalteredFolder
 
@@ -45,6 +45,7 @@ for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
     os.environ.pop(name, None)
 
 open_models_once()
+keep_readers_running()
 compress_the_web_page_once()
 
 # No file of a test has to outlive the machine: to wait for the disk takes longer than to publish a wiki.

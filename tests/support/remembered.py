@@ -1,21 +1,29 @@
 """What builds do again and again with the same outcome, done once in a process of tests.
 
 Belongs here: reading Dagster's migrations for each instance that is forgotten afterwards, sessions of the same model,
-compressing the web page for each server.
+compressing the web page for each server, starting the process that reads files for each source.
 Does not belong here: anything of the product that a test is about; folders (`shared`).
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import weakref
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
+from rag_serving.isolation import child
 from rag_serving.models.embedding.local import Bert
 from rag_serving.web import bundle
 
+READERS = ("rag_assets.parsing.worker", "rag_assets.sources.sites.page_sync")
+"""Programs of processes that read files; none in the tests of these processes."""
 _FOLDER = "session.model_external_initializers_file_folder_path"
 
 
@@ -89,3 +97,43 @@ def _keep_sessions() -> None:
         return opened[key]
 
     ort.InferenceSession = session
+
+
+def keep_readers_running() -> None:
+    """Each sync of a source with files starts a process that reads them, and imports a library for each kind: most of
+    the test's time. One that waits for a document is handed on; one that failed is ended as ever."""
+    start, ask = child.Child._started, child.Child.ask
+    waiting = defaultdict[object, list[subprocess.Popen[bytes]]](list)
+
+    def hand_on(process: subprocess.Popen[bytes], key: object, waits: list[bool]) -> None:
+        if waits[-1] and process.poll() is None:
+            waiting[key].append(process)
+        else:
+            child._end(process)
+
+    def taken(those: list[subprocess.Popen[bytes]]) -> Iterator[subprocess.Popen[bytes]]:
+        with suppress(IndexError):
+            while True:
+                yield those.pop()
+
+    def started(self: Any) -> subprocess.Popen[bytes]:
+        if self._command[-1] not in READERS:
+            return start(self)
+        key = os.getpid(), self._command, tuple(sys.path), tuple(map(os.environ.get, child._ENVIRONMENT))
+        process = next((each for each in taken(waiting[key]) if each.poll() is None), None)
+        if process is None:
+            process = start(self)
+            self._ending.detach()
+        self.waits = [False]
+        self._ending = weakref.finalize(self, hand_on, process, key, self.waits)
+        return process
+
+    def asked(self: Any, request: child.Frame, progress: child.Progress | None = None) -> child.Frame:
+        if waits := getattr(self, "waits", None):
+            waits[-1] = False
+        answer = ask(self, request, progress)
+        if self._process is not None and (waits := getattr(self, "waits", None)):
+            waits[-1] = True
+        return answer
+
+    child.Child._started, child.Child.ask = started, asked  # type: ignore[method-assign]
