@@ -29,13 +29,15 @@ def size(request: pytest.FixtureRequest) -> Callable[[int], int]:
 @pytest.fixture(scope="session")
 def pairs() -> int:
     """How many (principal, query) pairs the leak test asks."""
-    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "400"))
+    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "200"))
 
 
 @pytest.fixture(scope="session")
-def synthetic(tmp_path_factory: pytest.TempPathFactory, seed: int, pairs: int) -> Iterator[Built]:
+def synthetic(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, pairs: int, size: Callable[[int], int]
+) -> Iterator[Built]:
     """400 pages of nested restrictions; 5,000 where many pairs ask."""
-    count = 5_000 if pairs >= 10_000 else 400
+    count = 5_000 if pairs >= 10_000 else size(400)
     yield from opened(tmp_path_factory.mktemp("synthetic"), restricted_wiki(count, seed, including=0.1))
 
 

@@ -11,8 +11,9 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +62,26 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(
-    request: pytest.FixtureRequest, backends: Backends, seed: int, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    home, wikis = tmp_path_factory.mktemp("served"), wikis_of_tenants(PAGES, seed + 2000)
-    with pytest.MonkeyPatch.context() as patch:
+def served_by(
+    backends: Backends, seed: int, size: Callable[[int], int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Served]]:
+    """What a backend of this name serves, opened once: a parameter of the fixture would be at another place in each
+    test's list of backends, for which pytest would make it again."""
+    wikis = wikis_of_tenants(size(PAGES), seed + 2000)
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv(SECRET_ENV, SECRET)
-        config = publish_tenants(home, wikis, backends.get(str(request.param)))
-        with opened_pipelines(config) as opened:
-            yield Served(wikis, TenantsJudge(wikis), opened, config)
+
+        @cache
+        def served_by(name: str) -> Served:
+            config = publish_tenants(tmp_path_factory.mktemp("served"), wikis, backends.get(name))
+            return Served(wikis, TenantsJudge(wikis), stack.enter_context(opened_pipelines(config)), config)
+
+        yield served_by
+
+
+@pytest.fixture
+def served(request: pytest.FixtureRequest, served_by: Callable[[str], Served]) -> Served:
+    return served_by(str(request.param))
 
 
 @pytest.mark.parametrize("served", [*BACKENDS, "parts"], indirect=True)

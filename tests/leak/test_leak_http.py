@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
-ASKED = 150
+ASKED = 80
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def wiki(seed: int) -> Wiki:
-    return restricted_wiki(500, seed + 3000, including=0.1)
+def wiki(seed: int, size: Callable[[int], int]) -> Wiki:
+    return restricted_wiki(size(400), seed + 3000, including=0.1)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

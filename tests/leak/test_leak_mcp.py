@@ -22,7 +22,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.ask import Pipeline
 
-QUESTIONS = max(25, int(os.environ.get("CITELOCK_LEAK_DOORS", "0")) // 40)
+QUESTIONS = max(8, int(os.environ.get("CITELOCK_LEAK_DOORS", "0")) // 40)
 _OF_THE_BUILD = {"generation", "receipt_id"}
 
 
@@ -94,8 +94,8 @@ def test_hidden_pages_might_as_well_not_exist(wiki: Wiki, whole: Pipeline, seed:
 
 def test_no_tool_tells_of_a_hidden_page(wiki: Wiki, whole: Pipeline, seed: int, pairs: int) -> None:
     dice, judge = random.Random(f"mcp pairs {seed}"), Judge(wiki)
-    per_caller, seen = 10, 0
-    for _ in range(max(3, pairs // 100)):
+    per_caller, seen = 5, 0
+    for _ in range(max(3, pairs // 50)):
         who = some_principal(dice)
         questions = [(some_query(dice, judge), dice.choice(judge.page_ids)) for _ in range(per_caller)]
 

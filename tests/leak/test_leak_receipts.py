@@ -26,7 +26,7 @@ def opened(home: Path, wiki: Wiki) -> Pipeline:
     return Pipeline.open(publish_wiki(home, wiki), TENANT, WordEmbedder())
 
 
-SHARES = 16
+SHARES = 10
 Size = Callable[[int], int]
 
 

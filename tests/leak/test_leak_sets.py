@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from built_wiki import Built, tables_of
 from partial_wikis import received
 from restricted_wiki import Wiki, restricted_wiki, some_principal
 from sharing_wiki import sharing_wiki
+
+from rag_serving.ask import Pipeline
 
 
 def linked(wiki: Wiki, dice: random.Random) -> Wiki:
@@ -25,22 +29,29 @@ def linked(wiki: Wiki, dice: random.Random) -> Wiki:
     return wiki
 
 
-@pytest.mark.parametrize("of_others", [False, True], ids=["of their own", "of others"])
-def test_hidden_pages_change_no_value_of_the_tables(tmp_path: Path, seed: int, of_others: bool) -> None:
-    dice = random.Random(f"sets {seed} {of_others}")
-    wiki = linked(sharing_wiki(200, seed + 1000) if of_others else restricted_wiki(300, seed + 1000), dice)
-    judge = Judge(wiki)
-    whole = received(tmp_path / "whole", wiki)
-    for number in range(3):
-        who = some_principal(dice)
-        rest = received(tmp_path / f"rest{number}", wiki.without(judge.unreadable(who)))
-        got, wanted = tables_of(whole, who), tables_of(rest, who)
-        assert got.pages.to_pylist() == wanted.pages.to_pylist(), who
-        assert got.texts.to_pylist() == wanted.texts.to_pylist(), who
-        links = [link for page in got.pages["links"].to_pylist() for link in page]
-        assert {link["page_id"] is None for link in links} == {True, False}, "both are tried"
-        rest.close()
-    whole.close()
+@pytest.fixture(scope="module", params=[False, True], ids=["of their own", "of others"])
+def whole(
+    request: pytest.FixtureRequest, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Wiki, Pipeline]]:
+    """A wiki whose pages show text of their own, or of others, and all of it published."""
+    made = sharing_wiki(200, seed + 1000) if request.param else restricted_wiki(300, seed + 1000)
+    wiki = linked(made, random.Random(f"sets {seed} {request.param}"))
+    with closing(received(tmp_path_factory.mktemp("whole"), wiki)) as pipeline:
+        yield wiki, pipeline
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.nightly) for number in (1, 2))])
+def test_hidden_pages_change_no_value_of_the_tables(
+    tmp_path: Path, whole: tuple[Wiki, Pipeline], seed: int, number: int
+) -> None:
+    wiki, pipeline = whole
+    who = some_principal(random.Random(f"reader of sets {seed} {number}"))
+    with closing(received(tmp_path, wiki.without(Judge(wiki).unreadable(who)))) as rest:
+        got, wanted = tables_of(pipeline, who), tables_of(rest, who)
+    assert got.pages.to_pylist() == wanted.pages.to_pylist(), who
+    assert got.texts.to_pylist() == wanted.texts.to_pylist(), who
+    links = [link for page in got.pages["links"].to_pylist() for link in page]
+    assert {link["page_id"] is None for link in links} == {True, False}, "both are tried"
 
 
 def test_a_reader_has_every_page_that_may_be_read_and_no_word_of_another(synthetic: Built, seed: int) -> None:
