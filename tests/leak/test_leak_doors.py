@@ -31,6 +31,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config
+from rag_serving.config.phases import Degradation
 from rag_serving.config.serving import CheckProxy, Serving
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
@@ -242,7 +243,9 @@ class _Client:
         self._patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
         serving = Serving(auth="tokens", rate_limit_per_minute=0, check_proxy=self.proxy)
         monitoring = self.config.monitoring.model_copy(update={"notice_folder": self.config.home / "notices"})
-        app = create_app(self.config.model_copy(update={"serving": serving, "monitoring": monitoring}))
+        patient = Degradation(phase_timeout_s=60)  # what takes too long, on a busy machine, is another phase's
+        more = {"serving": serving, "monitoring": monitoring, "degradation": patient}
+        app = create_app(self.config.model_copy(update=more))
         self._client = TestClient(app, "http://wiki.example", raise_server_exceptions=False)
         return self._client.__enter__()
 
