@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from dagster_server import ROOT, dagster_home, dagster_ui
+from dagster_server import ROOT, dagster_ui
 from playwright.sync_api import Browser, Page, expect
 from support.command_line import run
 from support.envelopes import Wiki
@@ -64,21 +64,18 @@ class Published:
 
 @pytest.fixture(scope="session")
 def is_whole(request: pytest.FixtureRequest) -> bool:
-    """Whether people run both jobs from the buttons, for the whole sample; by day the UI shows three pages."""
+    """Whether people run both jobs from the buttons, for the whole sample; by day nothing is built."""
     return bool(request.config.getoption("nightly")) or "CITELOCK_SCREENSHOTS" in os.environ
 
 
-@pytest.fixture(scope="session")  # before Chromium, whose event loop a build would meet
+@pytest.fixture(scope="session")
 def configured(tmp_path_factory: pytest.TempPathFactory, is_whole: bool) -> tuple[Path, Path]:
-    """A folder for the UI, and its configuration: the sample's, or that of three pages that `citelock build` built."""
+    """A folder for the UI, and its configuration: the sample's, or that of three pages."""
     folder = tmp_path_factory.mktemp("ui")
     if is_whole:
         return folder, ROOT / "config" / "app.yaml"
     wiki = Wiki(folder / "wiki")
-    wiki.configure(home=str(folder / "home"), evaluation={"gold": str(folder / "no gold set")})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAGSTER_HOME", str(dagster_home(folder)))
-        assert run("build", "--config", str(wiki.config_path))[0] == 0
+    wiki.configure(home=str(folder / "home"))
     return folder, wiki.config_path
 
 

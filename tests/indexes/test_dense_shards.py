@@ -32,9 +32,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["embedded", "server"])
+@pytest.fixture(params=["chroma", "chroma_server"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChromaLocation:
-    url = request.getfixturevalue("server") if request.param == "server" else None
+    url = request.getfixturevalue("server") if request.param == "chroma_server" else None
     return ChromaLocation(tmp_path / "chroma", f"tenant-{tmp_path.name}"[:40].strip("-_"), url)
 
 

@@ -72,6 +72,7 @@ NIGHTLY = (
     "test_dagster_ui.py::test_the_report_on_duplicates",
     # How smooth the page is, and the second of two colour schemes.
     "test_answer_card.py::test_the_card_shows_the_answer_with_its_quotes[dark]",
+    "test_page_looks.py::test_axe_finds_nothing_in_any_state[dark]",  # dark views: test_views_fit_a_narrow_screen
     "test_page_looks.py::test_nothing_is_wider_than_the_window[1440]",
     "test_page_looks.py::test_nothing_is_wider_than_the_window[2560]",
     "test_page_looks.py::test_nothing_is_wider_than_the_window[768]",
@@ -158,6 +159,10 @@ NIGHTLY = (
     "test_site_limits.py::test_a_page_that_takes_too_long",  # test_limited_reader.py, test_large_documents.py
     "test_confluence_export_html.py::test_a_page_that_is_too_much",  # the same
     "test_plugins.py::test_the_doctor_names_a_plugin",  # the commands name it
+    "test_workers_over_mcp.py",  # test_http.py: the protocol keeps no session; test_workers.py: several processes
+    "test_page_receipts.py::test_an_answer_that_was_not_shared",  # to a stranger, a shared one; test_shared_receipts.py
+    "test_page_receipts.py::test_two_readers_see_different_things",  # one after the other; two of them, in signing
+    "test_page_signing.py::test_another_reader_does_not_get",  # with a sign-in at a provider
     # Inputs of reports whose kind a smaller test has: test_text_marks.py, test_markup_macros.py, test_macros.py,
     # test_pdf_directions.py, test_site_templates.py, test_rst_markup.py, test_composed_files.py.
     *(f"test_public_reports.py::test_the_reported_input_has_the_right_outcome[case_{it}" for it in CASES_AT_NIGHT),
@@ -208,6 +213,8 @@ ONE_STORE = {
     ),
     **dict.fromkeys(("test_backend_away.py", "test_rollbacks_in_databases.py"), "postgres"),
 }
+# Of a contract that all stores keep, these readers ask the folder by day; the others ask every store.
+READERS_OF_ONE_STORE = {"test_reader_view.py": frozenset({"anybody", "board", "staff"})}
 # Chroma's server, which takes 6 s of a processor to start, answers what Chroma in process answers.
 STORES = frozenset({"chroma", "chroma_server", "disk", "postgres", "qdrant"})
 
@@ -227,6 +234,8 @@ def is_nightly(item: pytest.Item) -> bool:
     name = f"{item.path.name}::{item.name}"
     stores = STORES.intersection(_parameters(item))
     is_other_store = bool(stores) and ONE_STORE.get(item.path.name, "") not in {"", *stores}
+    if readers := READERS_OF_ONE_STORE.get(item.path.name):
+        is_other_store = "disk" not in stores and not readers.isdisjoint(_parameters(item))
     is_other_store |= "chroma_server" in stores and item.path.name != "test_leak_backends.py"
     return is_other_store or item.get_closest_marker("nightly") is not None or name.startswith(NIGHTLY)
 
