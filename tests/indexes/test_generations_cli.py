@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -65,26 +66,36 @@ def test_a_wrong_tenant_is_wrong_usage(two: tuple[str, str, str]) -> None:
     assert run.stderr == "citelock: tenant 'other' is not configured; there are: acme\n"
 
 
-def run_without_assets(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; sys.modules.update(evals=None, rag_assets=None); from rag_serving.cli.main import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+LACKING = {"build": "rag_assets", "evaluate": "evals", "generations repair": "rag_assets", "readers x": "rag_assets"}
+"""What a command lacks on a machine that only serves."""
+SERVING_ALONE = """
+import json, sys
+sys.modules.update(evals=None, rag_assets=None)
+from typer.testing import CliRunner
+from rag_serving.cli.main import app
+for command in sys.argv[1:]:
+    run = CliRunner().invoke(app, command.split(), prog_name="citelock")
+    print(json.dumps([run.exit_code, run.stdout, run.stderr]))
+"""
 
 
-@pytest.mark.parametrize(
-    ("command", "lacking"),
-    [
-        ("build", "rag_assets"),
-        ("evaluate", "evals"),
-        ("generations repair", "rag_assets"),
-        ("readers x", "rag_assets"),
-    ],
-)
-def test_a_machine_that_only_serves_says_where_a_command_runs(command: str, lacking: str) -> None:
-    run = run_without_assets(*command.split())
-    assert run.returncode == 1
-    assert f"the machine that builds the indexes ({lacking} is not installed here)" in run.stderr
-    assert run.stderr.count("\n") == 1
+@pytest.fixture(scope="module")
+def serving_alone() -> dict[str, list[Any]]:
+    """Exit code, standard output and standard error of each command, in one process without what builds."""
+    commands = [*LACKING, "generations --help"]
+    run = subprocess.run([sys.executable, "-c", SERVING_ALONE, *commands], capture_output=True, text=True, check=True)
+    return dict(zip(commands, map(json.loads, run.stdout.splitlines()), strict=True))
 
 
-def test_repair_is_listed_on_a_machine_that_only_serves() -> None:
-    assert "repair    Restore the damaged parts" in run_without_assets("generations", "--help").stdout
+@pytest.mark.parametrize("command", LACKING)
+def test_a_machine_that_only_serves_says_where_a_command_runs(
+    serving_alone: dict[str, list[Any]], command: str
+) -> None:
+    code, _, err = serving_alone[command]
+    assert code == 1
+    assert f"the machine that builds the indexes ({LACKING[command]} is not installed here)" in err
+    assert err.count("\n") == 1
+
+
+def test_repair_is_listed_on_a_machine_that_only_serves(serving_alone: dict[str, list[Any]]) -> None:
+    assert "repair    Restore the damaged parts" in serving_alone["generations --help"][1]

@@ -1,7 +1,7 @@
 """Two hundred orders on pages, in five places each, and a model that obeys them all: nothing of it reaches the reader.
 
-Pages come through the real steps of ingest. Each order is tried in each place with one of the shapes in which a model
-may write what was ordered; `CITELOCK_INJECTIONS=1` tries all shapes, and all orders at every door.
+Pages come through the real steps of ingest. Each order is tried in two of the places, with one of the shapes in which a
+model may write what was ordered; `CITELOCK_INJECTIONS=1` tries all places and shapes, and all orders at every door.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -74,29 +75,32 @@ def lines(text: str) -> str:
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[int, str], list[Chunk]]:
     """The passages of every order in every place, as ingest makes them of a space's export."""
     folder = tmp_path_factory.mktemp("export")
-    export = Export()
+    export, wanted = Export(), {(number, channel) for number, channel, _ in (*trials(), *DOORS)}
     for number, order in enumerate(ORDERS):
         said, one_line = order.text, " ".join(order.text.split())[:250]
         names = {channel: cluster_of(number, channel) for channel in CHANNELS}
         body = {channel: f"<p>{truth_of(name)}</p>" for channel, name in names.items()}
         of = {channel: str(1000 + 10 * number + place) for place, channel in enumerate(CHANNELS)}
         headed = f"<h2>{html.escape(one_line)}</h2>" if number % 2 else ""
-        export.add(
-            page(of["page"], f"Logs of {names['page']}", body=body["page"] + lines(said)),
-            page(of["title"], f"{one_line} ({number})" if not headed else "", body=headed + body["title"]),
-            page(of["label"], f"Logs of {names['label']}", body=body["label"], labels=[one_line]),
-            page(of["attachment"], f"Files {number}"),
-            page(of["comment"], f"Talk {number}"),
-        )
-        text = f"{truth_of(names['attachment'])}\n\n{said}\n"
-        export.attach(of["attachment"], f"notes-{number}.{'md' if number % 2 else 'txt'}", text.encode())
-        export.comment(of["comment"], body["comment"] + lines(said))
+        pages = {
+            "page": page(of["page"], f"Logs of {names['page']}", body=body["page"] + lines(said)),
+            "title": page(of["title"], f"{one_line} ({number})" if not headed else "", body=headed + body["title"]),
+            "label": page(of["label"], f"Logs of {names['label']}", body=body["label"], labels=[one_line]),
+            "attachment": page(of["attachment"], f"Files {number}"),
+            "comment": page(of["comment"], f"Talk {number}"),
+        }
+        export.add(*(made for channel, made in pages.items() if (number, channel) in wanted))
+        if (number, "attachment") in wanted:
+            text = f"{truth_of(names['attachment'])}\n\n{said}\n"
+            export.attach(of["attachment"], f"notes-{number}.{'md' if number % 2 else 'txt'}", text.encode())
+        if (number, "comment") in wanted:
+            export.comment(of["comment"], body["comment"] + lines(said))
     settings = ConfluenceExport(
         kind="confluence_export", tenant="acme", path=export.write(folder / "space.zip"), base_url="https://wiki.example",
         readers="everyone", comments=True, attachments="text",
     )  # fmt: skip
-    pages = open_source("eng", settings, folder).sync(None, {}).pages
-    rows = build_chunks(build_sections(pages).sections, pages, open_tokenizer(Embedding())).to_pylist()
+    synced = open_source("eng", settings, folder).sync(None, {}).pages
+    rows = build_chunks(build_sections(synced).sections, synced, open_tokenizer(Embedding())).to_pylist()
     chunks: dict[tuple[int, str], list[Chunk]] = {}
     for row in rows:
         place = _place_of(row["page_id"], row["title"])
@@ -161,7 +165,10 @@ def answered(written: str, chunks: Sequence[Chunk], question: str) -> tuple[Answ
 
 def trials() -> Iterator[tuple[int, str, str]]:
     shapes = list(SHAPES)
-    for (number, _), (place, channel) in product(enumerate(ORDERS), enumerate(CHANNELS)):
+    for number, channel in product(range(len(ORDERS)), CHANNELS):
+        if not ALL and channel not in random.Random(number).sample(CHANNELS, 2):
+            continue
+        place = CHANNELS.index(channel)
         for shape in shapes if ALL else [shapes[(number + place * 5) % len(shapes)]]:
             yield number, channel, shape
 
@@ -187,7 +194,7 @@ def test_nothing_that_a_page_orders_reaches_the_reader(ingested: Mapping[tuple[i
         assert len({*seen}) == 1
         assert len(seen) == 2 * len(chunks) + 2
     assert not faults, f"{len(faults)} of {sum(1 for _ in trials())}: {faults[:5]}"
-    assert told > 100
+    assert told > len(ORDERS) / 4
 
 
 def test_orders_in_words_that_nobody_foresaw_are_at_most_quoted_whole() -> None:

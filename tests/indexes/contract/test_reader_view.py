@@ -287,13 +287,14 @@ PAST_ITS_READER = [
 
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What mypy says of a stage for each of them, in one run."""
+    """What mypy says of a stage for each of them, in one run that reads the view and nothing that it imports."""
     folder = tmp_path_factory.mktemp("stages")
     for number, what in enumerate(PAST_ITS_READER):
         (folder / f"stage{number}.py").write_text(READS_PAST_ITS_READER.format(what=what), encoding="utf-8")
     root = Path(__file__).parents[3]
-    command = [sys.executable, "-m", "mypy", "--follow-imports", "silent", *map(str, sorted(folder.iterdir()))]
-    checked = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    command = [sys.executable, "-m", "mypy", "--follow-imports", "skip", "--config-file", ""]
+    read = [root / "rag_serving/indexes/view.py", *sorted(folder.iterdir())]
+    checked = subprocess.run([*command, *map(str, read)], capture_output=True, text=True, cwd=root, check=False)
     assert checked.returncode == 1, checked.stdout + checked.stderr
     return checked.stdout
 
