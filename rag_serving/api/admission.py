@@ -19,8 +19,6 @@ from rag_serving.api.wire import PROBES, RequestError, error_response, replayed
 from rag_serving.config.serving import Role
 
 HEALTH = frozenset({"/healthz", "/readyz"})
-_REPORTS = "/v1/reports"
-_SLOWER = "too many requests; try again after the seconds in Retry-After"
 
 
 class Admission:
@@ -91,7 +89,7 @@ class Admission:
         return self._tenant_rates.take(tenant, counted, config.tenants[tenant].rate_limit_per_minute) if tenant else 0.0
 
     async def _is_known(self, request: HttpRequest) -> bool:
-        await recognize(request, as_bearer if request.url.path.startswith(_REPORTS) else None)
+        await recognize(request, as_bearer if request.url.path.startswith("/v1/reports") else None)
         token, authenticator = shown_token(request), service_of(request).authenticator
         digest = token_digest(token) if token and authenticator.is_guessable(token) else ""
         try:
@@ -116,7 +114,8 @@ def _tenant_of(request: HttpRequest) -> str:
 
 def slower(wait_s: float) -> RequestError:
     """Return the refusal for a caller who must wait so many seconds."""
-    return RequestError(429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
+    message = "too many requests; try again after the seconds in Retry-After"
+    return RequestError(429, "RATE_LIMIT", message, retry_after=math.ceil(wait_s))
 
 
 def guesses_of(request: HttpRequest) -> Guesses:

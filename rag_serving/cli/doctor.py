@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from rag_serving.access.bearer_tokens import BearerTokens
 from rag_serving.access.bounded_fetch import IssuerDownError
 from rag_serving.access.principals import EVERYONE
-from rag_serving.access.provider import Provider
+from rag_serving.access.provider import Provider, ProviderMetadata
 from rag_serving.access.token_validation import Jwk, keys_for
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.writing.generator import open_generator
@@ -346,32 +346,13 @@ _NAME, _ISSUER = "sign-in", "bearer tokens"
 
 def look_at(settings: Oidc) -> Finding:
     """Return whether people could sign in now, as far as can be seen without somebody who does."""
-    return asyncio.run(_look(Provider(settings)))
+    provider = Provider(settings)
 
+    async def asked() -> tuple[ProviderMetadata, list[Jwk]]:
+        return await provider.metadata(), await provider.keys.all()
 
-def look_at_issuer(settings: Jwt) -> Finding:
-    """Return whether bearer tokens of an issuer could be verified now."""
     try:
-        return asyncio.run(_look_at_keys(BearerTokens(settings, [])))
-    except ConfigError as error:
-        return Finding(_ISSUER, "fail", str(error), "`citelock serve` refuses to start until then")
-
-
-async def _look_at_keys(tokens: BearerTokens) -> Finding:
-    issuer = tokens.settings.issuer
-    try:
-        keys = await tokens.keys.all()
-    except IssuerDownError as error:
-        return Finding(_ISSUER, "fail", f"{issuer}: {error}", "mend serving.jwt, or start the issuer")
-    mend = "set serving.jwt.algorithms to what the issuer signs with"
-    return _signing(Finding(_ISSUER, "fail", issuer, mend), keys, tokens.expected.algorithms)
-
-
-async def _look(provider: Provider) -> Finding:
-    settings = provider.settings
-    try:
-        metadata = await provider.metadata()
-        keys = await provider.keys.all()
+        metadata, keys = asyncio.run(asked())
     except IssuerDownError as error:
         return Finding(_NAME, "fail", f"{settings.issuer}: {error}", "mend serving.oidc.issuer, or start the provider")
     mend = "let the provider sign with RS256 or ES256"
@@ -379,6 +360,19 @@ async def _look(provider: Provider) -> Finding:
     if found.state == "ok" and not metadata.has_pkce:
         return Finding(_NAME, "warn", f"{found.detail}; it does not know PKCE with S256", "see the provider's settings")
     return found
+
+
+def look_at_issuer(settings: Jwt) -> Finding:
+    """Return whether bearer tokens of an issuer could be verified now."""
+    try:
+        tokens = BearerTokens(settings, [])
+        keys = asyncio.run(tokens.keys.all())
+    except ConfigError as error:
+        return Finding(_ISSUER, "fail", str(error), "`citelock serve` refuses to start until then")
+    except IssuerDownError as error:
+        return Finding(_ISSUER, "fail", f"{settings.issuer}: {error}", "mend serving.jwt, or start the issuer")
+    mend = "set serving.jwt.algorithms to what the issuer signs with"
+    return _signing(Finding(_ISSUER, "fail", settings.issuer, mend), keys, tokens.expected.algorithms)
 
 
 def _signing(failure: Finding, keys: Sequence[Jwk], algorithms: Iterable[str]) -> Finding:

@@ -127,6 +127,13 @@ class ReadState(_Record):
     reason: str | None = None
     shown: int | None = None
 
+    @property
+    def progress(self) -> dict[str, int | None] | None:
+        """How many of its pages were read, or of its texts embedded; None if neither is being done."""
+        if self.of is not None:
+            return {"page": self.page, "of": self.of}
+        return {"embedded": self.embedded, "of": self.texts} if self.texts is not None else None
+
 
 class Entry(_Record):
     """A document with what the build says of it. `readers`: of the document and its source together."""
@@ -145,18 +152,10 @@ class Entry(_Record):
             return "received"
         return self.state.stage
 
-    def _progress(self) -> dict[str, int | None] | None:
-        state = self.state
-        if state is None or self.status != state.stage:
-            return None
-        if state.of is not None:
-            return {"page": state.page, "of": state.of}
-        return {"embedded": state.embedded, "of": state.texts} if state.texts is not None else None
-
     def payload(self) -> dict[str, Any]:
         """Return the document as the API shows it."""
-        current, state, status = self.document.current, self.state, self.status
-        is_told = state is not None and status == state.stage
+        current, state = self.document.current, self.state
+        of_current = state if state and self.status == state.stage else None
         return {
             "document_id": self.document.document_id,
             "source": self.source,
@@ -169,9 +168,9 @@ class Entry(_Record):
                 version.model_dump(mode="json", include={"version", "sha256", "uploaded_at", "uploaded_by"})
                 for version in self.document.versions
             ],
-            "status": status,
-            "progress": self._progress(),
-            "reason": state.reason if is_told and state else None,
+            "status": self.status,
+            "progress": of_current.progress if of_current else None,
+            "reason": of_current.reason if of_current else None,
             "readers": self.readers,
             "uploaded_at": current.uploaded_at.isoformat(),
             "page_id": self.page_id if state and state.shown is not None else None,
@@ -369,10 +368,8 @@ FOLDER = "deleted"
 """Of an inbox."""
 
 
-class Deletion(BaseModel):
+class Deletion(_Record):
     """A document that is gone. `readers`: the reader class of those who could read it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     document_id: str
     name: str
