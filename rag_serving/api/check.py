@@ -94,12 +94,12 @@ class _Proxied(Response):
 
     def __init__(self, request: HttpRequest, body: bytes, proxy: CheckProxy, check: Callable[[str], Checked]) -> None:
         super().__init__()
-        self._slots, self._check, self._is_checked = slots_of(request), check, _is_for_people(_json(body))
+        self._take_slot, self._check, self._is_checked = slots_of(request), check, _is_for_people(_json(body))
         path, self._has_begun = request.url.path.removeprefix("/proxy/v1"), False
         self._asked = partial(passed_on, proxy, request.method, path, request.headers, body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        ended, failure = self._slots.take(), RequestError(504, "TIMEOUT", "the answer took too long")
+        ended, failure = self._take_slot(), RequestError(504, "TIMEOUT", "the answer took too long")
         end_turn(scope)  # from here it waits for another server
         try:
             with CancelScope() as work:

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_serving.access.principals import EVERYONE, Principal
-from rag_serving.api.limits import Slots, end_turn
+from rag_serving.api.limits import TakeSlot, end_turn
 from rag_serving.api.pages import PRIVATE
 from rag_serving.api.service import Caller, CurrentService, Service, caller_of, counted_as, service_of, slots_of
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, event
@@ -438,24 +438,24 @@ PING = ": ping\n\n"
 def events(request: HttpRequest, caller: Caller, service: CurrentService) -> Response:
     """Stream `document` events: at first of what is under way, then of what changes."""
     inboxes = [inbox for inbox in inboxes_of(service.config, caller.tenant) if inbox.is_open_to(caller)]
-    slots = slots_of(request, request.app.state.event_streams)
+    take_slot = slots_of(request, request.app.state.event_streams)
     drain, deadline = request.app.state.drain, current()
 
     def is_over() -> bool:
         return bool((drain and drain.is_draining) or (deadline and deadline.left <= 0))
 
-    return DocumentStream(changes(inboxes, caller, is_over), slots)
+    return DocumentStream(changes(inboxes, caller, is_over), take_slot)
 
 
 class DocumentStream(StreamingResponse):
     """The response; it takes a slot until it ends."""
 
-    def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
+    def __init__(self, events: AsyncIterator[str], take_slot: TakeSlot) -> None:
         super().__init__(events, media_type=MEDIA_TYPE, headers=HEADERS)
-        self._slots = slots
+        self._take_slot = take_slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ended = self._slots.take()
+        ended = self._take_slot()
         ended()
         end_turn(scope)
         try:

@@ -172,6 +172,10 @@ def network_of(address: str) -> str:
 RETRY_AFTER_S = 5
 
 
+TakeSlot = Callable[[], Callable[[], None]]
+"""`ActiveStreams.take` of one caller."""
+
+
 @dataclass
 class ActiveStreams:
     """The streams that are under way, of all configurations that this process has had."""
@@ -188,24 +192,15 @@ class ActiveStreams:
         mine = (count for caller, count in self.by_caller.items() if not caller or caller.startswith(f"{tenant} "))
         return sum(mine)
 
-
-class Slots:
-    """The streams that a configuration allows a caller beside those that are under way."""
-
-    def __init__(self, taken: ActiveStreams, serving: Serving, caller: str) -> None:
-        """`caller` without a name: not limited individually (loopback)."""
-        self._taken, self._serving, self._caller = taken, serving, caller
-
-    def take(self) -> Callable[[], None]:
-        """Take one. Return a function whose second call gives it back: by the response, and by the thread. Raises
-        RequestError: there is none to take."""
-        caller, taken = self._caller, self._taken.by_caller
-        most = -(-self._serving.streams // self._serving.streams_share)
+    def take(self, serving: Serving, caller: str) -> Callable[[], None]:
+        """Begin another one. Return a function whose second call says that it ended: by the response, and by the
+        thread. `caller` without a name: not limited individually (loopback). Raises RequestError: no more may begin."""
+        taken, most = self.by_caller, -(-serving.streams // serving.streams_share)
         if caller and taken[caller] >= most:
             message = f"at most {most} answers are streamed to one caller at once"
             message = f"{message}; read one to its end, or ask without `stream`"
             raise RequestError(429, "RATE_LIMIT", message, retry_after=RETRY_AFTER_S)
-        if self._taken.all >= self._serving.streams:
+        if self.all >= serving.streams:
             message = "too many answers are being streamed; try again in a few seconds"
             raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
         taken[caller] += 1
@@ -335,11 +330,16 @@ class InTurn:
             error = RequestError(429, "RATE_LIMIT", _FEWER, retry_after=1)
             await error_response(scope["path"], error)(scope, receive, send)
             return
-        scope["state"][_STATE] = end
+        hold(scope, end)
         try:
             await self._app(scope, receive, send)
         finally:
             end()
+
+
+def hold(scope: Scope, end: Callable[[], None]) -> None:
+    """Attach to a request the function that ends its turn."""
+    scope.setdefault("state", {})[_STATE] = end
 
 
 def end_turn(scope: Scope) -> None:

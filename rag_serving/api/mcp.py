@@ -55,11 +55,11 @@ class McpEndpoint:
         except RequestError as error:
             await error_response(scope["path"], error)(scope, receive, send)
             return
-        pipeline, slots = service_of(request).pipelines[principal.tenant], slots_of(request)
+        pipeline, take_slot = service_of(request).pipelines[principal.tenant], slots_of(request)
 
         def take() -> Release:
             try:
-                return slots.take()
+                return take_slot()
             except RequestError as refusal:
                 raise ToolError(str(refusal)) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from fastapi import Request as HttpRequest
 from rag_serving.access.principals import Principal
 from rag_serving.access.sessions import Session
 from rag_serving.api.auth import Authenticator, Identity, Request, as_bearer, token_digest
-from rag_serving.api.limits import ActiveStreams, Slots
+from rag_serving.api.limits import ActiveStreams, TakeSlot
 from rag_serving.api.origins import SESSION, cookie_of
 from rag_serving.api.status import status_series
 from rag_serving.api.wire import RequestError, bearer_token
@@ -261,14 +261,14 @@ def counted_as(request: HttpRequest) -> str:
     return token_digest(token) if (token := shown_token(request)) else ""
 
 
-def slots_of(request: HttpRequest, taken: ActiveStreams | None = None) -> Slots:
-    """Return the streams that the caller may still begin beside those that are taken of their sort, answers by default.
-    They are counted by the caller, and the user on whose behalf a server asks."""
+def slots_of(request: HttpRequest, taken: ActiveStreams | None = None) -> TakeSlot:
+    """Return what takes one of the streams that the caller may still begin beside those of their sort that are `taken`,
+    answers by default. They are counted by the caller, and the user on whose behalf a server asks."""
     serving, taken = service_of(request).config.serving, taken or request.app.state.streams
     if serving.auth == "loopback":
-        return Slots(taken, serving, "")
+        return partial(taken.take, serving, "")
     caller = caller_of(request)
-    return Slots(taken, serving, f"{caller.tenant} {counted_as(request)} {caller.user or ''}")
+    return partial(taken.take, serving, f"{caller.tenant} {counted_as(request)} {caller.user or ''}")
 
 
 async def _current_service(request: HttpRequest) -> Service:

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from rag_serving.answering.citations import claims_of
 from rag_serving.api.errors import refusal_of
-from rag_serving.api.limits import Slots, end_turn
+from rag_serving.api.limits import TakeSlot, end_turn
 from rag_serving.api.wire import ENDING, RequestError, error_body
 from rag_serving.deadline import Deadline, StoppedError, call_soon, current
 from rag_serving.escaping.targets import for_json
@@ -49,13 +49,12 @@ class EventStream(StreamingResponse):
     """A response that answers in a thread of its own while it streams; it takes a slot from its beginning until
     response and thread have both ended."""
 
-    def __init__(self, answer: Callable[[Listen], Answer], events: Events, slots: Slots) -> None:
+    def __init__(self, answer: Callable[[Listen], Answer], events: Events, take_slot: TakeSlot) -> None:
         super().__init__(iter(()), media_type=MEDIA_TYPE, headers=HEADERS)
-        self._work, self._events = _Work(answer), events
-        self._slots = slots
+        self._work, self._events, self._take_slot = _Work(answer), events, take_slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ended = self._slots.take()
+        ended = self._take_slot()
         self._work.start(ended)
         self.body_iterator = self._events(_watched(self._work.items(), scope))
         try:
