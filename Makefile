@@ -93,10 +93,12 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
-# Two processes more than there are cores: many tests wait. Files begin in the order of tests/support/tiers.py.
-WORKERS ?= $(shell python3 -c 'import os; print(min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), 3) + 2)')
-SHARED_OUT := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# Two processes more than there are cores: many tests wait; no unit test does. Files begin in the order of tests/support/tiers.py.
+WAITING := 2
+WORKERS ?= $(shell python3 -c 'import os; print(min((len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) + $(WAITING), 5))')
+SHARED_OUT = --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
+check: WAITING := 0
 check: $(VENV)/.installed-test  ## Check style and types, and run the tests that need no process and no socket (a minute).
 	@ruff check .
 	@ruff format --check .

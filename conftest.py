@@ -82,24 +82,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import nothing of folders without a test of `pytest -m unit`, where that is asked for."""
-    is_unit = config.getoption("markexpr") == "unit"
-    return (is_unit and collection_path.name in tiers.PARTS_FOLDERS | tiers.REAL_FOLDERS) or None
+    """Import nothing of folders and files without a test of `pytest -m unit`, where that is asked for."""
+    return (config.getoption("markexpr") == "unit" and tiers.tier_of_file(collection_path) != "unit") or None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tiers, begin with what takes longest, keep a file in one process, and leave the night's tests out."""
-    nightly = [item for item in items if tiers.is_nightly(item)]
-    for item in items:
-        item.add_marker(tiers.tier_of(item))
+    nightly = [] if config.getoption("nightly") else [item for item in items if tiers.is_nightly(item)]
+    left_out = set(nightly)
+    config.hook.pytest_deselected(items=nightly)
+    tier_of = {item: tiers.tier_of(item) for item in items if item not in left_out}
+    for item, tier in tier_of.items():
+        item.add_marker(tier)
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(tiers.group_of(item)))
-    if not config.getoption("nightly"):
-        left_out = {id(item) for item in nightly}
-        items[:] = [item for item in items if id(item) not in left_out]
-        config.hook.pytest_deselected(items=nightly)
-    items[:] = tiers.in_order(items)
+    items[:] = tiers.in_order(tier_of)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -6,9 +6,11 @@ that is not the product; `parts` is all between.
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Mapping
 from functools import cache
-from types import ModuleType
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +34,9 @@ PARTS_FILES = frozenset({
     "test_sections_real_pages.py",
 })  # fmt: skip
 PARTS_FIXTURES = frozenset({"shared_folders", "unaltered_wiki"})
-SERVERS = ("support.running", "support.stand_in")
+REAL_MARKS = frozenset({"browser", "load", "xdist_group"})
+SERVERS = ("support.mcp_calls", "support.running", "support.stand_in")
+_IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)(?: import (\w+))?", re.MULTILINE)
 
 CASES_AT_NIGHT = ("02", "03", "04", "05", "09", "12", "13", "17")
 # File, file::test or file::test[parameters, from the start of the name. Each says twice, of another store, door or
@@ -246,25 +250,23 @@ def _parameters(item: pytest.Item) -> list[str]:
 
 
 def tier_of(item: pytest.Function) -> str:
-    """Return the tier of a test, by its folder, its fixtures and what its file imports."""
-    folders, fixtures = set(item.path.parts[:-1]), set(item.fixturenames)
-    imported = _imported(item.module)
-    marked = any(item.get_closest_marker(name) for name in ("browser", "load", "xdist_group"))
-    of_server = "postgres" in _parameters(item)
-    if marked or of_server or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
+    """Return the tier of a test, by its file, its marks and its fixtures."""
+    tier, fixtures = tier_of_file(item.path), REAL_FIXTURES.union(PARTS_FIXTURES).intersection(item.fixturenames)
+    is_marked = any(mark.name in REAL_MARKS for mark in item.iter_markers())
+    if tier == "real" or is_marked or fixtures & REAL_FIXTURES or "postgres" in _parameters(item):
         return "real"
-    has_servers = any(name.startswith(SERVERS) for name in imported)
-    is_parts = has_servers or item.path.name in PARTS_FILES or folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES
-    return "parts" if is_parts else "unit"
+    return "parts" if fixtures else tier
 
 
 @cache
-def _imported(module: ModuleType) -> frozenset[str]:
-    """Return the names of the modules that a test's file imports, or imports something from."""
-    values = vars(module).values()
-    return frozenset(
-        value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "")) for value in values
-    )
+def tier_of_file(path: Path) -> str:
+    """Return the tier of a file's tests, or of a folder's, that need no more than it imports at its top."""
+    named = _IMPORTED.findall(path.read_text(encoding="utf-8")) if path.suffix == ".py" else []
+    imported = {name for module, within in named for name in (module, f"{module}.{within}")}
+    if REAL_FOLDERS.intersection(path.parts) or imported & REAL_MODULES:
+        return "real"
+    has_servers = any(name.startswith(SERVERS) for name in imported)
+    return "parts" if has_servers or PARTS_FOLDERS.union(PARTS_FILES).intersection(path.parts) else "unit"
 
 
 def group_of(item: pytest.Item) -> str:
@@ -273,13 +275,11 @@ def group_of(item: pytest.Item) -> str:
     return "browser" if is_web_page else item.path.stem
 
 
-def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests with those first that take longest, so that no process ends alone; a file's stay together."""
+def in_order(tiers: Mapping[pytest.Item, str]) -> list[pytest.Item]:
+    """Return tests by their tiers, those first that take longest, so that no process ends alone; a file's stay
+    together."""
     places: dict[object, int] = {}
-    for item in items:
-        is_browser = item.path.parent.name == "browser"
-        place = (
-            0 if is_browser else next(1 + place for place, tier in enumerate(TIERS) if item.get_closest_marker(tier))
-        )
+    for item, tier in tiers.items():
+        place = -1 if item.path.parent.name == "browser" else TIERS.index(tier)
         places[item.path] = min(place, places.get(item.path, place))
-    return sorted(items, key=lambda item: places[item.path])
+    return sorted(tiers, key=lambda item: places[item.path])
