@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-from openai.types.responses.response_output_text import AnnotationFileCitation
-
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -20,6 +18,8 @@ def test_our_figure_is_the_one_that_was_measured() -> None:
 
 def test_a_citation_of_openais_file_search_has_no_quote() -> None:
     """As their own client knows it; where that changes, README must."""
+    from openai.types.responses.response_output_text import AnnotationFileCitation
+
     assert "quote" not in AnnotationFileCitation.model_fields
     assert "cites a file, not its words" in README
 

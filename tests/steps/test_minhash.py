@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from datasketch import MinHash
 
 from rag_assets.steps.dedup import (
     CAUGHT,
@@ -36,6 +35,8 @@ def texts(count: int, seed: int = 0) -> list[str]:
 
 
 def test_a_signature_is_the_smallest_value_of_each_permutation() -> None:
+    from datasketch import MinHash
+
     shingles = shingles_of([words_of(text) for text in [*texts(30), "one", "one two"]])
     expected = []
     for own in shingles.sets():

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.index_backends import Backends
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
 from citelock_stores.remote.generation import Catalogs, DatabaseGeneration, RemoteOriginal, open_store, shared_store
@@ -37,6 +36,9 @@ from rag_serving.indexes.databases import RemoteConnectionError, RemoteDataError
 from rag_serving.indexes.view import HiddenRowError
 from rag_serving.retrieval.keyword.question import QuestionReader
 from rag_serving.retrieval.keyword.search import Scored
+
+if TYPE_CHECKING:
+    from support.index_backends import Backends
 
 ANYBODY, STAFF = Principal(TENANT), Principal(TENANT, None, frozenset({"staff"}))
 TWO = Principal(TENANT, "two", frozenset({"staff"}))
