@@ -178,9 +178,11 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment over file (the file's content comes as init arguments)."""
-        content = init_settings()
-        return HomeVariable(content), env_settings, DocVariables(content), init_settings  # type: ignore[return-value]
+        """Environment over file (the file's content comes as init arguments). To look for each key in an environment
+        that has none takes most of the time."""
+        content, is_given = init_settings(), any(name.upper().startswith(PREFIX) for name in os.environ)
+        given = (env_settings,) if is_given else ()
+        return HomeVariable(content), *given, DocVariables(content), init_settings
 
     def sources_of(self, tenant: str) -> dict[str, Source]:
         """Return the sources of one tenant, by key."""

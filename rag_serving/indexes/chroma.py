@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -339,9 +340,15 @@ def _library() -> Any:
     return chromadb
 
 
-def _settings(**more: Any) -> Any:
-    """Settings that send no telemetry and read no stray `.env` file."""
-    return _library().config.Settings(_env_file=None, anonymized_telemetry=False, **more)
+def _settings() -> Any:
+    """Settings that send no telemetry and read no stray `.env` file, of one client: it alters them."""
+    return _read_settings().model_copy()
+
+
+@cache
+def _read_settings() -> Any:
+    """To ask the environment for each takes as long as to open a folder."""
+    return _library().config.Settings(_env_file=None, anonymized_telemetry=False)
 
 
 def _open_folder(place: ChromaLocation) -> Any:
