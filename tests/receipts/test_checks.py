@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from support.api_client import QUESTION as BODY
 from support.api_client import TOKENS, bearer, client_of
-from support.wiki import PASSAGES, configuration, embedder, publish
+from support.wiki import PASSAGES, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
@@ -21,14 +21,6 @@ from rag_serving.ask import Pipeline
 
 EVERYONE = Principal("acme")
 QUESTION = BODY["question"]
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
-    publish(tmp_path)
-    opened = Pipeline.open(configuration(tmp_path), "acme", embedder())
-    yield opened
-    opened.close()
 
 
 def ask(pipeline: Pipeline) -> str:

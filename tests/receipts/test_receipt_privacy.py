@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from support.wiki import configuration, embedder, publish
+from support.wiki import configuration, copied, embedder
 from typer.testing import CliRunner
 
 from rag_serving.access.principals import ROLES, Principal
@@ -31,17 +31,13 @@ QUESTION = "May I restart a broker while partitions are under-replicated?"
 ANN, BOB = Principal("acme", "ann"), Principal("acme", "bob")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("private")
-    publish(folder)
-    return folder
+@pytest.fixture
+def home(published: Path, tmp_path: Path) -> Path:
+    return copied(published, tmp_path / "home")
 
 
 @pytest.fixture
 def private(home: Path) -> Iterator[Pipeline]:
-    for file in home.glob("serving.db*"):
-        file.unlink()
     config = configuration(home)
     opened = Pipeline.open(config, "acme", embedder(), telemetry=open_telemetry(config, "acme"))
     yield opened

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.wiki import PASSAGES, configuration, embedder, publish
+from support.wiki import PASSAGES, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, remove_folder
@@ -40,21 +40,18 @@ def test_a_receipt_names_everything_and_holds(pipeline: Pipeline) -> None:
     assert pipeline.proof(identifier).faults == ()
 
 
-def test_a_receipt_holds_after_a_newer_generation(tmp_path: Path) -> None:
-    publish(tmp_path)
-    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+def test_a_receipt_holds_after_a_newer_generation(pipeline: Pipeline) -> None:
     identifier = ask(pipeline)
-    publish(tmp_path, PASSAGES[1:])
+    publish(pipeline.config.home, PASSAGES[1:])
     pipeline.published.refresh()
     assert pipeline.proof(identifier).faults == ()
 
 
-def test_a_receipt_of_a_pruned_generation_says_so(tmp_path: Path) -> None:
-    first = publish(tmp_path)
-    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
-    identifier = ask(pipeline)
-    publish(tmp_path, PASSAGES[1:])
-    remove_folder(Store(tmp_path).generation("acme", first))
+def test_a_receipt_of_a_pruned_generation_says_so(pipeline: Pipeline) -> None:
+    identifier, store = ask(pipeline), Store(pipeline.config.home)
+    first = store.current("acme") or ""
+    publish(pipeline.config.home, PASSAGES[1:])
+    remove_folder(store.generation("acme", first))
     with pytest.raises(ReceiptError, match="generation cannot be opened"):
         pipeline.proof(identifier)
 
@@ -63,15 +60,6 @@ def change_row(home: Path, identifier: str, **columns: str) -> None:
     with closing(sqlite3.connect(Store(home).serving_db())) as database, database:
         for name, value in columns.items():
             database.execute(f"UPDATE receipts SET {name} = ? WHERE id = ?", (value, identifier))
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Pipeline]:
-    """A pipeline over a home of its own, whose receipts may be spoilt."""
-    publish(tmp_path)
-    opened = Pipeline.open(configuration(tmp_path), "acme", embedder())
-    yield opened
-    opened.close()
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -97,9 +85,9 @@ def changed(receipt: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
     return copied
 
 
-def test_an_edit_of_any_field_is_found(own: Pipeline) -> None:
-    identifier = ask(own)
-    receipt, store = own.receipts.get(identifier, "acme"), own.receipts
+def test_an_edit_of_any_field_is_found(pipeline: Pipeline) -> None:
+    identifier = ask(pipeline)
+    receipt, store = pipeline.receipts.get(identifier, "acme"), pipeline.receipts
     stored = store.stored(identifier, "acme")
     paths = list(leaves(receipt))
     assert len(paths) > 50
@@ -111,27 +99,29 @@ def test_an_edit_of_any_field_is_found(own: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("column", ["created_at", "content", "signature", "id"])
-def test_a_changed_row_does_not_hold_and_is_not_shown(own: Pipeline, column: str) -> None:
-    identifier = ask(own)
-    value = getattr(own.receipts.stored(identifier, "acme"), column)
-    change_row(own.config.home, identifier, **{column: value + " "})
+def test_a_changed_row_does_not_hold_and_is_not_shown(pipeline: Pipeline, column: str) -> None:
+    identifier = ask(pipeline)
+    value = getattr(pipeline.receipts.stored(identifier, "acme"), column)
+    change_row(pipeline.config.home, identifier, **{column: value + " "})
     shown = identifier + " " if column == "id" else identifier
-    assert own.proof(shown).faults[0].startswith("signature: its signature does not hold")
+    assert pipeline.proof(shown).faults[0].startswith("signature: its signature does not hold")
     with pytest.raises(ReceiptError, match="signature does not hold"):
-        own.receipt(EVERYONE, shown)
+        pipeline.receipt(EVERYONE, shown)
 
 
-def test_a_receipt_of_another_tenant_cannot_be_passed_on(own: Pipeline) -> None:
-    identifier = ask(own)
-    change_row(own.config.home, identifier, tenant="other")
+def test_a_receipt_of_another_tenant_cannot_be_passed_on(pipeline: Pipeline) -> None:
+    identifier = ask(pipeline)
+    change_row(pipeline.config.home, identifier, tenant="other")
     with pytest.raises(ReceiptError, match="signature does not hold"):
-        own.receipts.get(identifier, "other")
+        pipeline.receipts.get(identifier, "other")
 
 
-def test_a_receipt_signed_with_another_secret_does_not_hold(own: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    identifier = ask(own)
+def test_a_receipt_signed_with_another_secret_does_not_hold(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = ask(pipeline)
     monkeypatch.setenv("CITELOCK_SECRET", "another secret of an installation")
-    assert own.proof(identifier).faults[0].startswith("signature: ")
+    assert pipeline.proof(identifier).faults[0].startswith("signature: ")
 
 
 def test_servers_with_one_secret_believe_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,31 +175,33 @@ def resign(pipeline: Pipeline, receipt: dict[str, Any]) -> str:
         (("passages",), None, "receipt: it cannot be read (TypeError"),
     ],
 )
-def test_each_part_that_does_not_hold_is_named(own: Pipeline, path: tuple[Any, ...], value: object, fault: str) -> None:
-    receipt: Any = own.receipts.get(ask(own), "acme")
+def test_each_part_that_does_not_hold_is_named(
+    pipeline: Pipeline, path: tuple[Any, ...], value: object, fault: str
+) -> None:
+    receipt: Any = pipeline.receipts.get(ask(pipeline), "acme")
     inner = receipt
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    assert [line for line in own.proof(resign(own, receipt)).faults if line.startswith(fault)]
+    assert [line for line in pipeline.proof(resign(pipeline, receipt)).faults if line.startswith(fault)]
 
 
 @pytest.mark.parametrize("version", [5, 8])
 def test_of_an_older_receipt_the_quotes_are_proved_and_its_sentences_are_said_not_to_be(
-    own: Pipeline, version: int
+    pipeline: Pipeline, version: int
 ) -> None:
-    receipt: Any = own.receipts.get(ask(own), "acme")
+    receipt: Any = pipeline.receipts.get(ask(pipeline), "acme")
     receipt["version"] = version
     unproved = f"sentences: version {version} compared them by rules that are gone; the quotes hold"
-    (fault,) = own.proof(resign(own, receipt)).faults
+    (fault,) = pipeline.proof(resign(pipeline, receipt)).faults
     assert fault.startswith(unproved)
     receipt["citations"][0]["quote"] = "You may restart a broker."
-    assert len(own.proof(resign(own, receipt)).faults) == 2
+    assert len(pipeline.proof(resign(pipeline, receipt)).faults) == 2
 
 
-def test_what_has_changed_since_is_told_beside_a_receipt_that_holds(own: Pipeline) -> None:
-    identifier = ask(own)
-    cited = own.receipts.get(identifier, "acme")["citations"][0]
+def test_what_has_changed_since_is_told_beside_a_receipt_that_holds(pipeline: Pipeline) -> None:
+    identifier = ask(pipeline)
+    cited = pipeline.receipts.get(identifier, "acme")["citations"][0]
     told = {}
     for name, passages in {
         "same": PASSAGES,
@@ -217,9 +209,9 @@ def test_what_has_changed_since_is_told_beside_a_receipt_that_holds(own: Pipelin
         "rewritten": (replace(PASSAGES[0], version=2, text="Ask the operators."), *PASSAGES[1:]),
         "gone": PASSAGES[1:],
     }.items():
-        publish(own.config.home, passages)
-        own.published.refresh()
-        proof = own.proof(identifier)
+        publish(pipeline.config.home, passages)
+        pipeline.published.refresh()
+        proof = pipeline.proof(identifier)
         assert proof.faults == ()
         told[name] = [line for line in proof.changes if " 11" in line]
     assert cited["chunk_id"] == "11:1:0"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from support.wiki import PASSAGES, configuration, embedder, publish
+from support.wiki import PASSAGES, publish
 
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.store import Store
@@ -25,14 +23,6 @@ ANN, BOB, BOSS = (
     Principal("acme", "boss", HR_GROUP, ROLES),
 )
 EVE = Principal("acme", "eve", HR_GROUP)
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
-    publish(tmp_path)
-    opened = Pipeline.open(configuration(tmp_path), "acme", embedder())
-    yield opened
-    opened.close()
 
 
 def ask(pipeline: Pipeline, who: Principal, question: str = QUESTION) -> str:

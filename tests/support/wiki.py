@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.publishing.build import build_dense, build_generation, build_lexical_index, commit_generation
@@ -75,10 +76,14 @@ def embedder() -> Embedder:
     return open_embedder(Config().embedding)
 
 
-@cache
-def vectors_of(texts: tuple[str, ...]) -> NDArray[Any]:
+_vectors: dict[str, NDArray[Any]] = {}
+
+
+def vectors_of(texts: Sequence[str]) -> NDArray[Any]:
     """Return the real model's vectors; most wikis of a process have the same passages."""
-    return embedder().embed_documents(texts)
+    new = [text for text in dict.fromkeys(texts) if text not in _vectors]
+    _vectors.update(zip(new, embedder().embed_documents(new), strict=True))
+    return np.stack([_vectors[text] for text in texts])
 
 
 def configuration(home: Path, **more: object) -> Config:
@@ -96,8 +101,8 @@ def publish(
     """Build a generation of the passages, point the tenant to it, and give its id."""
     config, store, model = config or configuration(home), Store(home), model or embedder()
     table = GENERATION_CHUNKS.table([_row(passage) for passage in passages])
-    texts = tuple(f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages)
-    vectors = vectors_of(texts).copy() if model is embedder() else model.embed_documents(list(texts))
+    texts = [f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages]
+    vectors = vectors_of(texts) if model is embedder() else model.embed_documents(texts)
     generation = build_generation(store, tenant, table, vectors, config, model.name)
     generation.close()
     store.point_current(tenant, generation.id)
