@@ -9,8 +9,9 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from rag_assets.steps.contradictions import values
 from rag_assets.steps.contradictions.examination import Examination, ExaminedPages, examined
@@ -66,6 +67,7 @@ def rows_of(examination: Examination) -> list[str]:
 
 
 @pytest.mark.parametrize(("most_members", "versions"), [(3, True), (40, False)])
+@settings(max_examples=examples(0.5))
 @given(seed=st.integers(0, 1_000_000))
 def test_changed_pages_give_what_all_pages_give(most_members: int, versions: bool, seed: int) -> None:
     before = None

@@ -19,6 +19,7 @@ from support.compound_files import (
     message,
     outlook,
 )
+from support.examples import examples
 
 from citelock_formats.outlook_message import DEEPEST_MESSAGE, decompressed, encoding
 from rag_assets.steps.files.file_text import FileError, file_text
@@ -169,7 +170,7 @@ def test_streams_that_share_their_sectors_are_refused() -> None:
 
 
 def test_more_attached_files_than_anybody_sends_are_refused_soon() -> None:
-    made = outlook(attached=[attached_file(f"{number}.txt", b"word") for number in range(2500)])
+    made = outlook(attached=[attached_file(f"{number}.txt", b"word") for number in range(1100)])
     began = time.process_time()
     with pytest.raises(FileError, match="more than 1,000 parts"):
         read(made)
@@ -216,7 +217,7 @@ SOUND = outlook(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(st.data())
 def test_a_damaged_message_is_read_or_refused(data: st.DataObject) -> None:
     made = bytearray(SOUND)
