@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import IO, NamedTuple
 
-from citelock_formats.ocr.pictures import PagePicture, RecognizedPage, RecognizedWord
+from citelock_formats.ocr.child import PagePicture, RecognizedPage, RecognizedWord
 from rag_serving.config.sections import Ocr
 
 NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})
@@ -107,11 +107,8 @@ class Tesseract:
         return self._run(arguments, head + picture.pixels, self._timeout_s)
 
     def _run(self, arguments: Sequence[str], given: bytes, seconds: float) -> str:
-        """Return the program's output. Pipes would need threads: it reads and writes files without names.
-
-        Raises:
-            EngineError: it is not installed, failed, or took too much.
-        """
+        """Return the program's output. Pipes would need threads: it reads and writes files without names. Raises
+        EngineError: it is not installed, failed, or took too much."""
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as target, tempfile.TemporaryFile() as said:
             source.write(given)
             source.seek(0)

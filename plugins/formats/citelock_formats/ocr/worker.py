@@ -1,22 +1,30 @@
-"""The process that inspects PDF files for OCR: `python -m citelock_formats.ocr.worker`, one request after the other."""
+"""The process that inspects PDF files for OCR: `python -m citelock_formats.ocr.worker`, one request after the other.
+
+Which pages need OCR, a page as a picture, an image file as a PDF, and the PDF with the recognized text on its pages.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import math
+import re
+import struct
+import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import cache
 from itertools import groupby
 from statistics import median
 from typing import IO, Any, NamedTuple
 
-from citelock_formats.ocr import pictures
-from citelock_formats.ocr.pictures import RecognizedPage, ScannedPage, Why, saved, words_of_json
+from citelock_formats.ocr.child import UNKNOWN, PagePicture, RecognizedPage, ScannedPage, Why, words_of_json
+from rag_assets.parsing.worker import outcome
 from rag_assets.steps.files.pdf.reading import opened, shown_objects
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
 from rag_serving.isolation.child import Frame, Limits
-from rag_serving.isolation.serving import run, within_limits
+from rag_serving.isolation.serving import run
 
 _ADVANCE = 0.5
 """Of each character, in sizes of the font."""
@@ -65,23 +73,19 @@ class _Plane(NamedTuple):
 
 
 def searchable_pdf(
-    document: Any, pages: Mapping[int, tuple[ScannedPage, RecognizedPage]], dpi: int
+    document: Any, pages: Iterable[tuple[int, Why, RecognizedPage]], dpi: int
 ) -> tuple[bytes, list[OcrPage]]:
-    """Return the document with the words on their pages, and the words with boxes as the pages show them.
-
-    Args:
-        document: an open PDF; changed.
-        pages: the results, by page number from 1.
-        dpi: resolution of the picture that takes the place of a page whose own text is broken.
-    """
+    """Return an open document, which is changed, with the words on their pages, and the words with boxes as the pages
+    show them. `pages`: number from 1, why it was read, and the result; in order. `dpi`: resolution of the picture that
+    takes the place of a page whose own text is broken."""
     font = _load_font(document)
     recognized = []
-    for number, (scanned, read) in sorted(pages.items()):
+    for number, why, read in pages:
         page = document[number - 1]
-        if scanned.why == "broken":
+        if why == "broken":
             _keep_as_picture(document, page, dpi)
         else:
-            _remove_invisible(page)
+            _remove_objects(page, invisible_text_only=True)
         if read.turn:
             page.set_rotation((page.get_rotation() + read.turn) % 360)
         words = _without_own(page, [*_placed(page, read)])
@@ -114,17 +118,14 @@ def _placed(page: Any, read: RecognizedPage) -> Iterator[tuple[OcrWord, float]]:
 def _without_own(page: Any, words: Sequence[tuple[OcrWord, float]]) -> list[tuple[OcrWord, float]]:
     """Return the words that are not on the page as text already: of a stamp, or of a page number."""
     own = [*_own_boxes(page)]
-    if not own:
-        return list(words)
     return [(word, size) for word, size in words if _covered(word, own) < _SAME]
 
 
 def _own_boxes(page: Any) -> Iterator[tuple[float, float, float, float]]:
     """Yield where the page's characters are shown, in points from the top left."""
-    plane, layer = _plane(page), page.get_textpage()
-    (ox, oy), (rx, ry), (dx, dy) = plane
+    (ox, oy), (rx, ry), (dx, dy) = _plane(page)
     scale = rx * dy - dx * ry
-    try:
+    with closing(page.get_textpage()) as layer:
         for index in range(layer.count_chars()):
             if layer.get_text_range(index, 1).isspace():
                 continue
@@ -134,8 +135,6 @@ def _own_boxes(page: Any) -> Iterator[tuple[float, float, float, float]]:
                 xs.append((x * dy - y * dx) / scale)
                 ys.append((y * rx - x * ry) / scale)
             yield min(xs), min(ys), max(xs), max(ys)
-    finally:
-        layer.close()
 
 
 def _covered(word: OcrWord, boxes: Sequence[tuple[float, float, float, float]]) -> float:
@@ -190,26 +189,25 @@ def _plane(page: Any) -> _Plane:
     )
 
 
-def _remove_invisible(page: Any) -> None:
-    """Remove invisible text: the poor result of another program."""
+def _remove_objects(page: Any, invisible_text_only: bool) -> None:
+    """Remove what is on a page, or only invisible text: the poor result of another program."""
     from pypdfium2 import raw
 
-    items = [raw.FPDFPage_GetObject(page, index) for index in range(raw.FPDFPage_CountObjects(page))]
-    for item in items:
+    for item in [raw.FPDFPage_GetObject(page, index) for index in range(raw.FPDFPage_CountObjects(page))]:
         is_text = raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_TEXT
-        if is_text and raw.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE and raw.FPDFPage_RemoveObject(page, item):
+        if invisible_text_only and not (is_text and raw.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE):
+            continue
+        if raw.FPDFPage_RemoveObject(page, item):
             raw.FPDFPageObj_Destroy(item)
 
 
 def _keep_as_picture(document: Any, page: Any, dpi: int) -> None:
     """Replace the content of a page by its picture: it looks the same, and its letters are no text any more."""
-    from pypdfium2 import PdfImage, PdfMatrix, raw
+    from pypdfium2 import PdfImage, PdfMatrix
 
     width, height = page.get_size()
     bitmap = page.render(scale=dpi / 72, rev_byteorder=False)
-    for item in [raw.FPDFPage_GetObject(page, index) for index in range(raw.FPDFPage_CountObjects(page))]:
-        if raw.FPDFPage_RemoveObject(page, item):
-            raw.FPDFPageObj_Destroy(item)
+    _remove_objects(page, invisible_text_only=False)
     (ox, oy), (rx, ry), (dx, dy) = _plane(page)
     image = PdfImage.new(document)
     image.set_bitmap(bitmap)
@@ -286,24 +284,18 @@ class OcrWorker:
 
     def answer(self, request: Frame, requests: IO[bytes]) -> Frame:
         """Return the answer; a fault of one document is a reason."""
-        facts = request.facts
-        try:
-            with within_limits(Limits(*facts["limits"]), requests):
-                return self._done(facts, request.content)
-        except FileError as error:
-            return Frame({"reason": str(error)})
-        except MemoryError:
-            return Frame({"memory": True})
-        except Exception as error:  # the next document is looked at
-            return Frame({"reason": " ".join(f"unexpected {type(error).__name__}: {error}"[:300].split())})
+        limits = Limits(*request.facts["limits"])
+        answer = outcome(limits, requests, lambda: self._done(request.facts, request.content))
+        return answer["result"] if "result" in answer else Frame(answer)
 
     def _done(self, facts: Mapping[str, Any], content: bytes) -> Frame:
         if facts["do"] == "image_pdf":
-            return Frame({"result": True}, pictures.image_pdf(content, facts["dpi"]))
+            return Frame({"result": True}, image_pdf(content, facts["dpi"]))
         if content:
-            self._open(facts["name"], content)
+            self._close()
+            self._document, self._name = opened(content), facts["name"]
         if self._name != facts["name"]:
-            return Frame({"unknown": True})
+            return Frame({"result": UNKNOWN})
         match facts["do"]:
             case "look":
                 first = facts["first"]
@@ -315,10 +307,6 @@ class OcrWorker:
             case _:
                 return self._searchable(facts["pages"], facts["dpi"])
 
-    def _open(self, name: str, content: bytes) -> None:
-        self._close()
-        self._document, self._name = opened(content), name
-
     def _close(self) -> None:
         document, self._document, self._name = self._document, None, ""
         if document is not None:
@@ -326,16 +314,13 @@ class OcrWorker:
                 document.close()
 
     def _picture(self, number: int, dpi: int) -> Frame:
-        page = self._document[number - 1]
-        try:
-            shown = pictures.picture(page, dpi)
-        finally:
-            page.close()
-        facts = {"width": shown.width, "height": shown.height, "dpi": shown.dpi, "ink": pictures.has_ink(shown)}
+        with closing(self._document[number - 1]) as page:
+            shown = picture(page, dpi)
+        facts = {"width": shown.width, "height": shown.height, "dpi": shown.dpi, "ink": has_ink(shown)}
         return Frame({"result": facts}, shown.pixels)
 
     def _searchable(self, pages: list[Any], dpi: int) -> Frame:
-        read = {number: (ScannedPage(number, why), words_of_json(words)) for number, why, words in pages}
+        read = sorted((number, why, words_of_json(words)) for number, why, words in pages)
         try:
             content, recognized = searchable_pdf(self._document, read, dpi)
         finally:
@@ -343,40 +328,29 @@ class OcrWorker:
         return Frame({"result": recognized}, content)
 
 
-class _Signs(NamedTuple):
-    letters: int
-    unreadable: int
-    total: int
-
-
 def pages_without_text(document: Any, numbers: Sequence[int]) -> Iterator[ScannedPage]:
     """Yield those of the pages [numbers from 1] that need OCR; an empty page does not."""
     for number in numbers:
-        page = document[number - 1]
-        try:
+        with closing(document[number - 1]) as page:
             if why := _why(page):
                 yield ScannedPage(number, why)
-        finally:
-            page.close()
 
 
 def _why(page: Any) -> Why | None:
-    layer = page.get_textpage()
-    try:
-        signs = _signs(layer.get_text_range())
-    finally:
-        layer.close()
-    if signs.total >= _FEWEST_SIGNS and signs.unreadable > _BROKEN * signs.total:
+    with closing(page.get_textpage()) as layer:
+        letters, unreadable, total = _signs(layer.get_text_range())
+    if total >= _FEWEST_SIGNS and unreadable > _BROKEN * total:
         return "broken"
-    if signs.letters >= ENOUGH_LETTERS:
+    if letters >= ENOUGH_LETTERS:
         return None
     covered, paths = _drawn(page)
-    if covered >= _WHOLE_PAGE or (signs.letters < _STRAY and covered >= _SOME):
+    if covered >= _WHOLE_PAGE or (letters < _STRAY and covered >= _SOME):
         return "scan"
-    return "outlines" if signs.letters < _STRAY and paths >= _OUTLINES else None
+    return "outlines" if letters < _STRAY and paths >= _OUTLINES else None
 
 
-def _signs(text: str) -> _Signs:
+def _signs(text: str) -> tuple[int, int, int]:
+    """Return how many letters and digits a text has, signs without meaning, and signs in all."""
     letters = unreadable = total = 0
     for sign in text:
         if sign.isspace() or sign in _PLAIN:
@@ -386,7 +360,7 @@ def _signs(text: str) -> _Signs:
             letters += 1
         elif sign == "\ufffd" or unicodedata.category(sign) in ("Cc", "Cn", "Co", "Cs"):
             unreadable += 1
-    return _Signs(letters, unreadable, total)
+    return letters, unreadable, total
 
 
 def _drawn(page: Any) -> tuple[float, int]:
@@ -409,5 +383,131 @@ def _drawn(page: Any) -> tuple[float, int]:
     return float(grid.mean()), paths
 
 
+_TAIL = 4096
+_IDENTIFIER = re.compile(rb"/ID ?\[<([0-9A-Fa-f]{32})><([0-9A-Fa-f]{32})>\]")
+
+POINTS = 72.0
+"""In an inch."""
+MOST_PIXELS = 40_000_000
+"""Of a picture; a larger page is rendered with fewer, a larger image is not read."""
+MOST_IMAGES = 2000
+_INK, _LEAST_INK = 48, 2e-5  # shades darker than the paper; share of the pixels
+_LEAST_DPI, _MOST_DPI = 100.0, 1200.0  # that an image may claim
+_SMALL = 1000  # pixels; a smaller image is shown at half of the resolution, so that its letters are large enough
+_QUALITY = 92
+_DAMAGED = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    EOFError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    struct.error,
+)
+"""What Pillow raises of damaged files: its readers trust their tables."""
+
+
+def picture(page: Any, dpi: int) -> PagePicture:
+    """Return a page as it is shown, at most `MOST_PIXELS` large. Raises FileError: it has no size that can be shown."""
+    width, height = page.get_size()
+    if not (math.isfinite(width) and math.isfinite(height) and width >= 1 and height >= 1):
+        raise FileError("the page has no size that can be shown")
+    scale = min(dpi / POINTS, math.sqrt(MOST_PIXELS / (width * height)))
+    bitmap = page.render(scale=scale, grayscale=True)
+    array = bitmap.to_numpy()[:, : bitmap.width].reshape(bitmap.height, bitmap.width)
+    return PagePicture(bitmap.width, bitmap.height, array.tobytes(), scale * POINTS)
+
+
+def has_ink(shown: PagePicture) -> bool:
+    """Return whether there is more on a picture than paper: some pixels differ clearly from most."""
+    import numpy as np
+
+    shades = np.frombuffer(shown.pixels, np.uint8)
+    counts = np.bincount(shades, minlength=256)
+    paper = int(counts.argmax())
+    alike = int(counts[max(paper - _INK, 0) : paper + _INK + 1].sum())
+    return shades.size - alike > _LEAST_INK * shades.size
+
+
+def image_pdf(content: bytes, dpi: int) -> bytes:
+    """Return a PDF of one page for each image of a PNG, JPEG or TIFF file; the same file gives the same bytes. Raises
+    FileError: it is broken, or too large."""
+    from PIL import Image, UnidentifiedImageError
+    from pypdfium2 import PdfDocument
+
+    Image.MAX_IMAGE_PIXELS = None  # `_one_page` says it in our words
+    try:
+        with Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "TIFF")) as image:
+            count = getattr(image, "n_frames", 1)
+            if count > MOST_IMAGES:
+                raise FileError(f"it has more than {MOST_IMAGES} pages")
+            with PdfDocument(_one_page(image, dpi)) as document:  # a new one would reveal when it was made
+                for number in range(1, count):
+                    image.seek(number)
+                    with PdfDocument(_one_page(image, dpi)) as page:
+                        document.import_pages(page)
+                return saved(document)
+    except UnidentifiedImageError:
+        raise FileError("it is not a readable image") from None
+    except _DAMAGED as error:
+        raise FileError(f"it is not a readable image: {error}"[:200]) from None
+
+
+def _one_page(image: Any, dpi: int) -> bytes:
+    if image.width * image.height > MOST_PIXELS:
+        raise FileError(f"it has more than {MOST_PIXELS:,} pixels")
+    target, shown = io.BytesIO(), _plain(image)
+    options = {} if shown.mode == "1" else {"quality": _QUALITY}  # black and white is kept without loss
+    dates = dict.fromkeys(("creationDate", "modDate"), time.gmtime(0))
+    shown.save(target, "PDF", resolution=_resolution(image, dpi), **dates, **options)
+    return target.getvalue()
+
+
+def _plain(image: Any) -> Any:
+    """Return an image upright, in black and white, gray, or RGB on white."""
+    from PIL import Image, ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode in ("1", "L", "RGB", "CMYK"):
+        return upright
+    if upright.mode.startswith("I;16") or upright.mode in ("I", "F"):
+        return upright.convert("F").point(lambda shade: shade / 256).convert("L")
+    if "A" in upright.getbands() or "transparency" in upright.info:
+        shown = upright.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
+    return upright.convert("RGB")
+
+
+def _resolution(image: Any, dpi: int) -> float:
+    """Return pixels an inch: the file's claim if plausible, else one that shows its pixels as they are."""
+    claimed = image.info.get("dpi")
+    try:
+        across = float(claimed[0]) if claimed else 0.0
+    except (TypeError, ValueError, ZeroDivisionError, IndexError):
+        across = 0.0
+    if _LEAST_DPI <= across <= _MOST_DPI:
+        return across
+    return dpi if max(image.size) >= _SMALL else dpi / 2
+
+
+def saved(document: Any) -> bytes:
+    """Return the document as a file whose identifier is made from its content.
+
+    ISO 32000-1, 14.4, wants an identifier that two files hardly share; the digest of the rest is one.
+    """
+    target = io.BytesIO()
+    document.save(target)
+    content = target.getvalue()
+    found = _IDENTIFIER.search(content, max(len(content) - _TAIL, 0))
+    if found is None:
+        return content
+    rest = content[: found.start()] + content[found.end() :]
+    name = hashlib.sha256(rest).hexdigest()[:32].upper().encode()
+    (first, end), (second, last) = found.span(1), found.span(2)
+    return content[:first] + name + content[end:second] + name + content[last:]
+
+
 if __name__ == "__main__":
-    run(OcrWorker().answer, ("pypdfium2", "pypdfium2.raw", "numpy", pictures.__name__))
+    run(OcrWorker().answer, ("pypdfium2", "pypdfium2.raw", "numpy"))

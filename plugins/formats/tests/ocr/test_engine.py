@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scanning import Opened, engine, joined, lines, need_tesseract, scanned, text_of, text_pdf
 from support.constants import section_of
 
+from citelock_formats.ocr.child import PagePicture
 from citelock_formats.ocr.engine import Tesseract, words_of_table
-from citelock_formats.ocr.pictures import PagePicture
 from rag_serving.config.sections import Ocr
 
 ENGLISH = "The turbine was inspected in March.\nAll 48 blades were replaced."
@@ -93,7 +93,7 @@ def test_a_killed_build_leaves_no_engine_behind(tmp_path: Path) -> None:
     command = engine(tmp_path, f"echo $$ > {tmp_path}/engine-id\nexec sleep 300")
     code = (
         "from citelock_formats.ocr.engine import Tesseract\n"
-        "from citelock_formats.ocr.pictures import PagePicture\n"
+        "from citelock_formats.ocr.child import PagePicture\n"
         "from rag_serving.config.sections import Ocr\n"
         f"Ocr.command = {str(command)!r}\n"
         "Tesseract(Ocr()).words(PagePicture(1, 1, b'0', 200.0), ['eng'])\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scanning import Opened, engine, need_tesseract, text_of, text_pdf
 
-from citelock_formats.ocr.pictures import MOST_PIXELS, image_pdf
+from citelock_formats.ocr.worker import MOST_PIXELS, image_pdf
 from rag_assets.steps.files.records import FileError
 
 ENGLISH = "The turbine was inspected in March.\nAll 48 blades were replaced."

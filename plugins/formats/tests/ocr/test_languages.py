@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scanning import Opened, counting, joined, lines, need_tesseract, scanned, text_of, text_pdf
 
-from citelock_formats.ocr.recognition import first_languages, language_of
+from citelock_formats.ocr.scans import first_languages, language_of
 
 GERMAN = "Die Prüfung der Anlage dauerte\nüber drei Stunden. Größere Schäden\nwurden dabei nicht gefunden."
 INSTALLED = ("chi_sim", "deu", "eng", "ell", "fra", "rus", "ukr", "spa")

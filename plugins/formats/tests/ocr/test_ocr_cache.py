@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scanning import Opened, counting, joined, lines, need_tesseract, scanned, text_pdf
 
-from citelock_formats.ocr.pictures import PagePicture, RecognizedPage, RecognizedWord, words_of_json
-from citelock_formats.ocr.recognition import OcrCache, picture_key
+from citelock_formats.ocr.child import PagePicture, RecognizedPage, RecognizedWord, words_of_json
+from citelock_formats.ocr.scans import OcrCache, picture_key
 from rag_assets.parsing.reader import FOLDER
 
 WORDS = RecognizedPage(40, 20, 90, (RecognizedWord("Straße", 1, 2, 30, 12, 93, 0),))

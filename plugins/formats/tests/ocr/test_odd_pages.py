@@ -25,7 +25,7 @@ from scanning import (
 )
 from sources.pdf_writer import pdf
 
-from citelock_formats.ocr.recognition import NOTHING_LEGIBLE
+from citelock_formats.ocr.scans import NOTHING_LEGIBLE
 from rag_assets.steps.files.records import FileError
 
 ENGLISH = "The turbine was inspected in March.\nIts bearings were worn and noisy.\nAll 48 blades were replaced."
