@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from email import message_from_bytes, policy
 from email.header import decode_header
-from email.message import EmailMessage, Message
+from email.message import Message
 
 from citelock_formats.rtf import rtf_text
 from rag_assets.steps.files.composed import Composed
@@ -26,7 +26,7 @@ _ORIGINAL = re.compile(
     r"[ \t]*\*?(?:Sent|Date|Gesendet|Datum|Envoyé|Enviado|Inviato|Verzonden)(?: [a-z]{1,3})?:\*? ",
     re.MULTILINE,
 )
-_FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i|enc)\s*:", re.IGNORECASE)
+_FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i|enc)\s*:", re.IGNORECASE)  # what such a message quotes is its text
 _MARKED = ("gmail_quote", "yahoo_quoted", "moz-cite-prefix", "protonmail_quote", "zmail_extra")
 _QUOTED = "//blockquote[@type='cite' or @cite]" + "".join(f"|//*[contains(@class, '{name}')]" for name in _MARKED)
 _BEGINS = (  # Outlook's: what follows is quoted
@@ -45,11 +45,7 @@ _NOT_TEXT = frozenset({"winmail.dat"})
 
 
 def email_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a message with its attachments.
-
-    Raises:
-        FileError: it has no head and no text.
-    """
+    """Return a message with its attachments. Raises FileError: it has no head and no text."""
     message = message_from_bytes(content.lstrip(b"\r\n"), policy=policy.compat32)
     if not message.keys():
         raise FileError("it is not a readable e-mail: it has no head")
@@ -57,11 +53,7 @@ def email_text(content: bytes, composed: Composed, _pages_done: PagesDone | None
 
 
 def outlook_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a message in Outlook's own format with its attachments.
-
-    Raises:
-        FileError: it is broken, or has no message.
-    """
+    """Return a message in Outlook's format with its attachments. Raises FileError: it is broken, or has no message."""
     from citelock_formats.outlook_message import outlook_message  # few builds meet one
 
     return _shown(outlook_message(content), composed)
@@ -81,22 +73,43 @@ class _MailReader:
         self._parts = 0
 
     def take(self, message: Message, level: int) -> None:
-        composed = self.composed
-        composed.heading(header(message, "Subject") or "Message without a subject", level)
-        composed.body(FileText(head_table({name: header(message, name) for name in HEAD}), "markdown"), level)
-        texts, attached, nested = _sorted_parts(message, self)
-        forwarded = is_forwarded(header(message, "Subject"))
+        subject = header(message, "Subject")
+        self.composed.heading(subject or "Message without a subject", level)
+        self.composed.body(FileText(_head_table(message), "markdown"), level)
+        texts: list[Message] = []
+        attached: list[tuple[str, Message]] = []
+        nested: list[Message] = []
+        for part in self._leaves(message):
+            name = _name(part)
+            if part.get_content_type() == "message/rfc822":
+                payload = part.get_payload()
+                nested += [one for one in (payload if isinstance(payload, list) else []) if isinstance(one, Message)]
+            elif part.get_content_maintype() == "text" and not name and part.get_content_disposition() != "attachment":
+                texts.append(part)
+            elif part.get_content_maintype() == "image" and part.get("Content-ID"):
+                self.composed.lost("picture")
+            else:
+                attached.append((name or f"attachment {len(attached) + 1}{_ending(part)}", part))
         for part in texts:
-            self._text(part, level, forwarded)
+            self._text(part, level, is_forwarded=bool(_FORWARDED.match(subject)))
         self._attachments(attached, level)
         for inner in nested:
             self.take(inner, min(level + 1, 6))
 
-    def count(self) -> None:
-        """Count a part. Raises FileError if there are too many."""
-        self._parts += 1
-        if self._parts > MOST_PARTS:
-            raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
+    def _leaves(self, message: Message) -> Iterator[Message]:
+        """Yield the parts with content; of alternatives the richest one. Raises FileError if there are too many."""
+        stack = [message]
+        while stack:
+            one = stack.pop()
+            self._parts += 1
+            if self._parts > MOST_PARTS:
+                raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
+            payload = one.get_payload()
+            if not one.is_multipart() or one.get_content_type() == "message/rfc822" or not isinstance(payload, list):
+                yield one
+            else:
+                inside = [inner for inner in payload if isinstance(inner, Message)]
+                stack += _best(inside) if one.get_content_subtype() == "alternative" else reversed(inside)
 
     def _text(self, part: Message, level: int, is_forwarded: bool) -> None:
         content, charset = _payload(part), part.get_content_charset()
@@ -111,7 +124,9 @@ class _MailReader:
             case "rtf":
                 self.composed.body(rtf_text(content, self.composed), level)
                 return
-        text = unfolded(decoded(_without_nul(content), charset), str(part.get_param("format", "")).lower() == "flowed")
+        text = decoded(_without_nul(content), charset)
+        if str(part.get_param("format", "")).lower() == "flowed":
+            text = _unfolded(text)
         own, count = (text, 0) if is_forwarded else without_quoted_lines(text)
         self.composed.body(FileText(self._said_once(own), "text"), level)
         self.composed.hidden("quoted mail", count)
@@ -131,28 +146,22 @@ class _MailReader:
         return "\n\n".join(kept)
 
     def _attachments(self, attached: list[tuple[str, Message]], level: int) -> None:
-        if not attached:
-            return
         composed = self.composed
-        composed.note(f"Attachments ({len(attached)}): " + ", ".join(name for name, _ in attached))
+        if attached:
+            composed.note(f"Attachments ({len(attached)}): " + ", ".join(name for name, _ in attached))
         for name, part in attached:
-            attach(composed, name, _payload(part), level + 1)
+            try:
+                if name.lower() in _NOT_TEXT:
+                    raise FileError("it is of a form that only Outlook reads")
+                composed.file(name, _payload(part), level + 1)
+            except FileError as error:
+                composed.lost("attachment")
+                composed.note(f"{name} is not read: {error}")
 
 
-def attach(composed: Composed, name: str, content: bytes, level: int) -> None:
-    """Append an attachment, or the reason why it is not read."""
-    try:
-        if name.lower() in _NOT_TEXT:
-            raise FileError("it is of a form that only Outlook reads")
-        composed.file(name, content, level)
-    except FileError as error:
-        composed.lost("attachment")
-        composed.note(f"{name} is not read: {error}")
-
-
-def head_table(values: dict[str, str]) -> str:
+def _head_table(message: Message) -> str:
     """Return the head of a message as a Markdown table of two rows."""
-    shown = {name: value for name, value in values.items() if value}
+    shown = {name: value for name in HEAD if (value := header(message, name))}
     if not shown:
         return ""
     return f"{row_line([*shown])}\n|{'---|' * len(shown)}\n{row_line([_escaped(value) for value in shown.values()])}"
@@ -160,13 +169,14 @@ def head_table(values: dict[str, str]) -> str:
 
 def header(message: Message, name: str) -> str:
     """Return the words of a header, decoded."""
-    value = message.get(name)
-    if value is None:
-        return ""
+    return _header_words(str(message.get(name, "")))
+
+
+def _header_words(value: str) -> str:
     try:
-        parts = decode_header(str(value))
+        parts = decode_header(value)
     except (ValueError, LookupError, AttributeError):
-        return clean(str(value))[:_HEADER_MAX]
+        return clean(value)[:_HEADER_MAX]
     words = "".join(
         part if isinstance(part, str) else decoded(_without_nul(part), None if charset == "unknown-8bit" else charset)
         for part, charset in parts
@@ -174,10 +184,8 @@ def header(message: Message, name: str) -> str:
     return clean(words.encode("utf-8", "replace").decode())[:_HEADER_MAX]
 
 
-def unfolded(text: str, is_flowed: bool) -> str:
-    """Return a text with the lines of one `format=flowed` paragraph joined (RFC 3676)."""
-    if not is_flowed:
-        return text
+def _unfolded(text: str) -> str:
+    """Return a `format=flowed` text with the lines of each paragraph joined (RFC 3676)."""
     lines: list[str] = []
     goes_on = False
     for line in text.splitlines():
@@ -189,41 +197,6 @@ def unfolded(text: str, is_flowed: bool) -> str:
             lines.append(line)
         goes_on = line.endswith(" ") and line != "-- "
     return "\n".join(lines)
-
-
-def _sorted_parts(
-    message: Message, reader: _MailReader
-) -> tuple[list[Message], list[tuple[str, Message]], list[Message]]:
-    """Return the parts of the message's text, attachments by name, and messages inside it."""
-    texts: list[Message] = []
-    attached: list[tuple[str, Message]] = []
-    nested: list[Message] = []
-    for part in _leaves(message, reader):
-        name = _name(part)
-        if part.get_content_type() == "message/rfc822":
-            inner = part.get_payload()
-            nested += [one for one in (inner if isinstance(inner, list) else []) if isinstance(one, Message)]
-        elif part.get_content_maintype() == "text" and not name and part.get_content_disposition() != "attachment":
-            texts.append(part)
-        elif part.get_content_maintype() == "image" and part.get("Content-ID"):
-            reader.composed.lost("picture")
-        else:
-            attached.append((name or f"attachment {len(attached) + 1}{_ending(part)}", part))
-    return texts, attached, nested
-
-
-def _leaves(part: Message, reader: _MailReader) -> Iterator[Message]:
-    """Yield the parts with content; of alternatives the richest one."""
-    stack = [part]
-    while stack:
-        one = stack.pop()
-        reader.count()
-        payload = one.get_payload()
-        if not one.is_multipart() or one.get_content_type() == "message/rfc822" or not isinstance(payload, list):
-            yield one
-        else:
-            inside = [inner for inner in payload if isinstance(inner, Message)]
-            stack += _best(inside) if one.get_content_subtype() == "alternative" else reversed(inside)
 
 
 def _best(alternatives: list[Message]) -> list[Message]:
@@ -249,16 +222,8 @@ def _name(part: Message) -> str:
         name = part.get_filename()
     except (ValueError, LookupError, TypeError):
         return ""
-    if not name:
-        return ""
-    shown = header(_named(name), "Subject")
-    return shown.replace("\\", "/").rpartition("/")[2][:200]
-
-
-def _named(name: str) -> Message:
-    message = EmailMessage(policy=policy.compat32)
-    message["Subject"] = name.replace("\r", " ").replace("\n", " ")
-    return message
+    words = _header_words((name or "").replace("\r", " ").replace("\n", " "))
+    return words.replace("\\", "/").rpartition("/")[2][:200]
 
 
 def _ending(part: Message) -> str:
@@ -273,11 +238,6 @@ def _without_nul(content: bytes) -> bytes:
 
 def _escaped(value: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#~])", r"\\\1", value)
-
-
-def is_forwarded(subject: str) -> bool:
-    """Return whether a message forwards another one, whose text is then its own."""
-    return bool(_FORWARDED.match(subject))
 
 
 def without_quoted_lines(text: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ import html
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from rag_assets.steps.files.composed import Composed
@@ -26,8 +26,7 @@ _LEVELS = 6
 _DEEPEST = 64  # elements of a navigation above an entry
 
 
-@dataclass(frozen=True)
-class _Title:
+class _Title(NamedTuple):
     """A chapter's entry in the navigation: words, and its depth, from 1."""
 
     words: str
@@ -35,11 +34,8 @@ class _Title:
 
 
 def epub_text(content: bytes, composed: Composed, pages_done: PagesDone | None = None) -> FileText:
-    """Return the chapters of a book; `pages_done` receives the number of chapters read.
-
-    Raises:
-        FileError: it is broken, protected against copying, or has no chapter.
-    """
+    """Return the chapters of a book; `pages_done` receives the number of chapters read. Raises FileError: it is broken,
+    protected against copying, or has no chapter."""
     members = ZipMembers(content)
     _refuse_protected(members)
     package, folder = _package(members)
@@ -65,17 +61,16 @@ def _take_chapter(members: ZipMembers, name: str, title: _Title | None, composed
         return
     if not found.blocks:
         return
-    if title is not None:
-        found = _titled(found, title)
-    levels = [block.level for block in found.blocks if block.kind == "heading" and block.level]
     if title is None:
         composed.content(found)
         return
-    if not levels or not _opens_with(found, title.words):
+    found = _titled(found, title)
+    levels = [block.level for block in found.blocks if block.kind == "heading" and block.level]
+    if levels and _opens_with(found, title.words):
+        composed.content(found, title.level - levels[0])
+    else:
         composed.heading(title.words, title.level)
         composed.content(found, title.level - min(levels, default=1) + 1)
-        return
-    composed.content(found, title.level - levels[0])
 
 
 def _titled(content: Content, title: _Title) -> Content:
@@ -216,13 +211,8 @@ def _is_note_mark(link: Element) -> bool:
 
 def _xhtml(text: str) -> Element:
     """Return the tree of an XHTML document without namespaces; one that is no XML is read as HTML."""
-    from lxml import etree
-
-    plain = _ENTITY.sub(_character, _without_prolog(text))
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
-    try:
-        root = etree.fromstring(plain.encode("utf-8", "replace"), parser)
-    except (etree.XMLSyntaxError, ValueError):
+    root = _tree(_ENTITY.sub(_character, _without_prolog(text)))
+    if root is None:
         return parse_html(text, huge=False)
     for element in root.iter():
         element.tag = _tag(element)
@@ -233,27 +223,27 @@ def _xhtml(text: str) -> Element:
 
 
 def _character(match: re.Match[str]) -> str:
-    if match[1] in _XML_ENTITIES:
-        return match[0]
-    return html.unescape(match[0])
+    return match[0] if match[1] in _XML_ENTITIES else html.unescape(match[0])
 
 
 def _xml(members: ZipMembers, name: str) -> Element:
-    """Return the tree of a member.
-
-    Raises:
-        FileError: it is missing or no XML.
-    """
-    from lxml import etree
-
+    """Return the tree of a member. Raises FileError: it is missing or no XML."""
     if name not in members:
         raise FileError(f"the book lacks {name}")
-    content = _without_prolog(decoded(members.read(name)))
+    root = _tree(_without_prolog(decoded(members.read(name))))
+    if root is None:
+        raise FileError(f"{name} of the book is broken")
+    return root
+
+
+def _tree(document: str) -> Element | None:
+    from lxml import etree
+
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
     try:
-        return etree.fromstring(content.encode("utf-8", "replace"), parser)
+        return etree.fromstring(document.encode("utf-8", "replace"), parser)
     except (etree.XMLSyntaxError, ValueError):
-        raise FileError(f"{name} of the book is broken") from None
+        return None
 
 
 def _without_prolog(text: str) -> str:

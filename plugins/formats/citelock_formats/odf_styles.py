@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rag_assets.steps.files.office.parts import Package, number_text, small_int
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.office.parts import number_text, small_int
 from rag_assets.steps.formats.blocks import Mark
 from rag_assets.steps.formats.element_tree import Element
-from rag_serving.documents.kinds import PASSWORD
 
 _NAMESPACE = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
 OFFICE, STYLE, TEXT, TABLE, DRAW, PRESENTATION = (
@@ -18,8 +16,7 @@ SVG = f"{{{_NAMESPACE.format('svg-compatible')}}}"
 XLINK = "{http://www.w3.org/1999/xlink}"
 _DEPTH_MAX = 30  # styles based on styles
 _FORMS = {"1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
-_CODE = ("Preformatted_20_Text", "Preformatted Text", "Source_20_Code", "Code")
-_TITLE = "Title"
+_CODE = frozenset({"Preformatted_20_Text", "Preformatted Text", "Source_20_Code", "Code"})
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,6 @@ class ListLevel:
 class _OpenStyle:
     parent: str
     hidden: bool
-    list_style: str
     unseen: bool  # a sheet that is not displayed, a slide that is not shown
     mark: Mark | None  # None: it says nothing of that
 
@@ -64,11 +60,11 @@ class OpenStyles:
 
     def is_code(self, name: str) -> bool:
         """Return whether paragraphs of a style are code."""
-        return any(each in _CODE for each in self._names("paragraph", name))
+        return not _CODE.isdisjoint(self._names("paragraph", name))
 
     def is_title(self, name: str) -> bool:
         """Return whether a paragraph of a style is the title of the document."""
-        return _TITLE in self._names("paragraph", name)
+        return "Title" in self._names("paragraph", name)
 
     def is_hidden(self, family: str, name: str) -> bool:
         """Return whether text of a style is hidden."""
@@ -123,34 +119,12 @@ def label_of(definition: ListLevel, counts: list[int], levels: dict[int, ListLev
     return f"{definition.prefix}{'.'.join(numbers)}{definition.suffix}".strip()
 
 
-def open_document(content: bytes, noun: str, body: str) -> tuple[Package, Element, OpenStyles]:
-    """Return the package of an OpenDocument file, the element of this name in its body, and its styles.
-
-    Raises:
-        FileError: it cannot be read, or is protected.
-    """
-    package = Package(content, noun)
-    manifest = package.part("META-INF/manifest.xml")
-    if manifest is not None and b"encryption-data" in manifest:
-        raise FileError(PASSWORD)
-    tree = package.xml("content.xml")
-    found = None if tree is None else tree.find(f"{OFFICE}body/{OFFICE}{body}")
-    if found is None:
-        raise FileError(f"it is not a readable {noun}: its content is missing")
-    styles = OpenStyles()
-    styles.read(package.xml("styles.xml"))
-    styles.read(tree)
-    return package, found, styles
-
-
 def _style(node: Element) -> _OpenStyle:
     hidden = any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}text-properties"))
     unseen = any(each.get(f"{TABLE}display") == "false" for each in node.iterchildren(f"{STYLE}table-properties"))
     unseen |= any(each.get(f"{PRESENTATION}visibility") == "hidden" for each in node)
     unseen |= any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}section-properties"))
-    return _OpenStyle(
-        node.get(f"{STYLE}parent-style-name", ""), hidden, node.get(f"{STYLE}list-style-name", ""), unseen, _mark(node)
-    )
+    return _OpenStyle(node.get(f"{STYLE}parent-style-name", ""), hidden, unseen, _mark(node))
 
 
 def _mark(node: Element) -> Mark | None:

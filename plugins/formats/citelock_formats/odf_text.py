@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from posixpath import normpath
-from typing import NamedTuple
 
 from citelock_formats.odf_styles import (
     DRAW,
@@ -20,32 +19,30 @@ from citelock_formats.odf_styles import (
     ListLevel,
     OpenStyles,
     label_of,
-    open_document,
 )
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.office.block_writer import BlockWriter, Header, Line, cell_text
+from rag_assets.steps.files.office.block_writer import BlockWriter, Header, Line, Outcome, cell_text
 from rag_assets.steps.files.office.parts import Package, small_int
 from rag_assets.steps.files.office.pptx import PlacedShape, in_reading_order, write_notes, write_title
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import SPAN_MAX, Cell, Mark, clean
 from rag_assets.steps.formats.element_tree import Element
+from rag_serving.documents.kinds import PASSWORD
 from rag_serving.text.normalization import OMISSION
 
 
 def odt_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
     """Return the blocks of an OpenDocument text. Raises FileError if it cannot be read."""
-    package, body, styles = open_document(content, "OpenDocument text", "text")
-    writer = BlockWriter(composed.budget)
-    text = OpenText(package, styles, writer)
+    text, body = open_document(content, composed, "OpenDocument text", "text")
 
     def read() -> None:
         text.container(body)
         text.write_notes()
-        pages = package.xml("styles.xml")
+        pages = text.package.xml("styles.xml")
         for node in () if pages is None else pages.iter(f"{STYLE}header", f"{STYLE}footer"):
-            writer.count("page header or footer", "navigation", int(bool("".join(node.itertext()).strip())))
+            text.writer.count("page header or footer", "navigation", int(bool("".join(node.itertext()).strip())))
 
-    return writer.file_text(read)
+    return text.writer.file_text(read)
 
 
 _LENGTH = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)(cm|mm|in|pt)?")
@@ -55,27 +52,23 @@ _LEFT_OUT = ("page", "header", "footer", "date-time", "page-number", "handout")
 
 
 def odp_text(content: bytes, composed: Composed, pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of an OpenDocument presentation; a slide is a page.
-
-    Raises FileError if it cannot be read.
-    """
-    package, body, styles = open_document(content, "OpenDocument presentation", "presentation")
-    writer = BlockWriter(composed.budget)
-    text = OpenText(package, styles, writer)
+    """Return the blocks of an OpenDocument presentation; a slide is a page. Raises FileError if it cannot be read."""
+    text, body = open_document(content, composed, "OpenDocument presentation", "presentation")
     slides = [*body.iterchildren(f"{DRAW}page")]
 
     def read() -> None:
         for number, slide in enumerate(slides, 1):
-            writer.page = number
-            _write(writer, text, slide, number, styles)
+            text.writer.page = number
+            _write(text, slide, number)
             if pages_done is not None:
                 pages_done(number, len(slides))
 
-    return writer.file_text(read, len(slides))
+    return text.writer.file_text(read, len(slides))
 
 
-def _write(writer: BlockWriter, text: OpenText, slide: Element, number: int, styles: OpenStyles) -> None:
-    if styles.is_unseen("drawing-page", slide.get(f"{DRAW}style-name", "")):
+def _write(text: OpenText, slide: Element, number: int) -> None:
+    writer = text.writer
+    if text.styles.is_unseen("drawing-page", slide.get(f"{DRAW}style-name", "")):
         writer.count("hidden slide", "hidden")
         return
     shapes = in_reading_order([*_placed(slide)], _HEIGHT)
@@ -123,17 +116,24 @@ _MATH = "{http://www.w3.org/1998/Math/MathML}"
 _CELLS_MAX = 20_000  # of a chart's table
 DEPTH_MAX = 40  # lists, tables and frames in each other; a document nests a handful
 _SPACES_MAX = 100
-_INDEXES = frozenset(
-    f"{TEXT}{name}"
-    for name in ("table-of-content", "alphabetical-index", "illustration-index", "table-index", "object-index")
-) | {f"{TEXT}user-index"}
+_INDEXES = ("table-of-content", "alphabetical-index", "illustration-index", "table-index", "object-index", "user-index")
 
 
-class _ListPlace(NamedTuple):
-    """The list of an item."""
-
-    depth: int
-    marker: str  # of the item, until its first text took it
+def open_document(content: bytes, composed: Composed, noun: str, body: str) -> tuple[OpenText, Element]:
+    """Return a writer of the file's text, and the element of this name in its body. Raises FileError: it is
+    protected, or cannot be read."""
+    package = Package(content, noun)
+    manifest = package.part("META-INF/manifest.xml")
+    if manifest is not None and b"encryption-data" in manifest:
+        raise FileError(PASSWORD)
+    tree = package.xml("content.xml")
+    found = None if tree is None else tree.find(f"{OFFICE}body/{OFFICE}{body}")
+    if found is None:
+        raise FileError(f"it is not a readable {noun}: its content is missing")
+    styles = OpenStyles()
+    styles.read(package.xml("styles.xml"))
+    styles.read(tree)
+    return OpenText(package, styles, BlockWriter(composed.budget)), found
 
 
 class OpenText:
@@ -146,7 +146,7 @@ class OpenText:
         self._headings = HeadingNumbers(styles.outline)
         self._lists: list[tuple[str, dict[int, ListLevel], list[int]]] = []  # those that are open, with their counts
         self._continued: dict[str, list[int]] = {}  # counts of lists that are closed, by style
-        self._item: _ListPlace | None = None
+        self._item: tuple[int, str] | None = None  # depth of its list, and its marker until its first text took it
         self._line = Line()
         self._mark: Mark = ""
         self._after: list[Element] = []  # frames that follow the paragraph
@@ -162,7 +162,7 @@ class OpenText:
             f"{TEXT}tracked-changes": self._changes,
             f"{DRAW}frame": lambda node: write_frame(self, node),
             f"{OFFICE}annotation": self._comment,
-            **dict.fromkeys(_INDEXES, self._index),
+            **{f"{TEXT}{name}": self._index for name in _INDEXES},
             **dict.fromkeys((f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls"), _nothing),
         }
         self._inline: Mapping[str, Callable[[Element], None]] = {
@@ -235,8 +235,9 @@ class OpenText:
         if line.empty():
             pass
         elif self._item is not None:
-            self.writer.item(line, self._item.marker, self._item.depth)
-            self._item = self._item._replace(marker="")
+            depth, marker = self._item
+            self.writer.item(line, marker, depth)
+            self._item = depth, ""
         elif self.styles.is_code(style):
             self.writer.code_line(line.verbatim())
         elif self.styles.is_title(style):
@@ -250,8 +251,7 @@ class OpenText:
         frames = [*self._after]
         self._after.clear()
         for frame in frames:
-            rule = self._blocks.get(frame.tag, self.apart)
-            rule(frame)
+            self._blocks.get(frame.tag, self.apart)(frame)
 
     def _read(self, node: Element, line: Line) -> None:
         outer, self._line = self._line, line
@@ -338,7 +338,8 @@ class OpenText:
         above = self._lists[-1] if self._lists else None
         own = node.get(f"{TEXT}style-name", "")
         name = own or (above[0] if above else "")
-        continues = not above and (node.get(f"{TEXT}continue-numbering") == "true" or self._continues(node))
+        goes_on = node.get(f"{TEXT}continue-numbering") == "true"
+        continues = not above and (goes_on or node.get(f"{TEXT}continue-list", "-") in self._continued)
         counts = [*above[2], 0] if above else [(self._continued.get(name) or [0])[0] if continues else 0]
         levels = self.styles.lists.get(name, {})
         if not continues:
@@ -353,33 +354,21 @@ class OpenText:
         if not above:
             self._continued[name] = counts
             self._continued[node.get("{http://www.w3.org/XML/1998/namespace}id", "")] = counts
-            if not self.writer.in_cell:
-                self._end_of_list(node)
-
-    def _continues(self, node: Element) -> bool:
-        return node.get(f"{TEXT}continue-list", "-") in self._continued
-
-    def _end_of_list(self, node: Element) -> None:
-        """Let the notes of a list follow it, unless another part of it does."""
-        following = node.getnext()
-        if self._notes and (following is None or following.tag != f"{TEXT}list"):
-            self.write_notes()
+            following = node.getnext()
+            if following is None or following.tag != f"{TEXT}list":
+                self.write_notes()  # they follow the list, unless another part of it does
 
     def _list_item(self, node: Element, counts: list[int], levels: dict[int, ListLevel]) -> None:
         definition = levels.get(len(counts), ListLevel(bullet=True))
         marker = ""
-        if node.tag == f"{TEXT}list-item" and not _only_list(node):
+        first = next(iter(node), None)
+        only_nests = first is not None and first.tag == f"{TEXT}list"  # a list one level deeper
+        if node.tag == f"{TEXT}list-item" and not only_nests:
             start = small_int(node.get(f"{TEXT}start-value"))
             counts[-1] = counts[-1] + 1 if start is None else start
             marker = "-" if definition.bullet or not definition.form else label_of(definition, counts, levels)
-        self._item = _ListPlace(len(counts) - 1, marker)
+        self._item = len(counts) - 1, marker
         self.container(node)
-
-
-def _only_list(node: Element) -> bool:
-    """Return whether an item only nests a list one level deeper."""
-    first = next(iter(node), None)
-    return first is not None and first.tag == f"{TEXT}list"
 
 
 def _nothing(_node: Element) -> None:
@@ -436,28 +425,28 @@ def write_frame(document: OpenText, frame: Element) -> None:
         document.apart(box)
     if described and not boxes:
         writer.paragraph(Line(described))
+    outcome: Outcome = "rendered" if described else "lost"
     if objects:
-        _write_object(document, objects[0], bool(described))
+        _write_object(document, objects[0], outcome)
     elif frame.find(f"{DRAW}object-ole") is not None or frame.find(f"{DRAW}plugin") is not None:
-        writer.count("embedded object", "rendered" if described else "lost")
+        writer.count("embedded object", outcome)
     elif frame.find(f"{DRAW}image") is not None and not boxes:
-        writer.count("figure", "rendered" if described else "lost")
+        writer.count("figure", outcome)
 
 
-def _write_object(document: OpenText, node: Element, described: bool) -> None:
+def _write_object(document: OpenText, node: Element, outcome: Outcome) -> None:
+    """Write a formula or a chart; `outcome`: of another object."""
     name = normpath(node.get(f"{XLINK}href", "")).lstrip("./")
     tree = document.package.xml(f"{name}/content.xml") if name and "://" not in name else None
-    if tree is None:
-        document.writer.count("embedded object", "rendered" if described else "lost")
-    elif str(tree.tag).startswith(_MATH):
+    if tree is not None and str(tree.tag).startswith(_MATH):
         annotation = next(tree.iter(f"{_MATH}annotation"), None)
         words = "".join(tree.itertext()) if annotation is None else "".join(annotation.itertext())
         document.writer.text(words)
         document.writer.count("equation", "rendered" if words.strip() else "lost")
-    elif (chart := tree.find(f"{OFFICE}body/{OFFICE}chart")) is not None:
+    elif tree is not None and (chart := tree.find(f"{OFFICE}body/{OFFICE}chart")) is not None:
         _write_chart(document.writer, chart)
     else:
-        document.writer.count("embedded object", "rendered" if described else "lost")
+        document.writer.count("embedded object", outcome)
 
 
 def _write_chart(writer: BlockWriter, chart: Element) -> None:

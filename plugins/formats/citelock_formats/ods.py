@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from citelock_formats.odf_styles import DRAW, OFFICE, TABLE, TEXT, OpenStyles, open_document
-from citelock_formats.odf_text import OpenText, table_rows, write_frame
+from citelock_formats.odf_styles import DRAW, OFFICE, TABLE, TEXT
+from citelock_formats.odf_text import OpenText, open_document, table_rows, write_frame
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.office.block_writer import BlockWriter, Line
+from rag_assets.steps.files.office.block_writer import Line
 from rag_assets.steps.files.office.parts import small_int
 from rag_assets.steps.files.office.xlsx import COLUMNS_MAX, ROWS_MAX, MergedCell, SheetRow, SheetShape, write_sheet
 from rag_assets.steps.files.records import FileText, PagesDone
@@ -20,23 +20,22 @@ _COLUMN_GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-columns", "table
 
 def ods_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
     """Return the blocks of an OpenDocument spreadsheet. Raises FileError if it cannot be read."""
-    package, body, styles = open_document(content, "OpenDocument spreadsheet", "spreadsheet")
-    writer = BlockWriter(composed.budget)
-    text = OpenText(package, styles, writer)
+    text, body = open_document(content, composed, "OpenDocument spreadsheet", "spreadsheet")
 
     def read() -> None:
         for sheet in body.iterchildren(f"{TABLE}table"):
-            _write(writer, text, sheet, styles)
+            _write(text, sheet)
 
-    return writer.file_text(read)
+    return text.writer.file_text(read)
 
 
-def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyles) -> None:
-    if styles.is_unseen("table", sheet.get(f"{TABLE}style-name", "")):
+def _write(text: OpenText, sheet: Element) -> None:
+    writer = text.writer
+    if text.styles.is_unseen("table", sheet.get(f"{TABLE}style-name", "")):
         writer.count("hidden sheet", "hidden")
         return
     writer.heading(Line(sheet.get(f"{TABLE}name", "")), 1)
-    shape = SheetShape(merged=[])
+    shape = SheetShape()
     rows = _OpenRows(text, sheet, shape)
     write_sheet(writer, rows.read(), shape)
     writer.count("hidden column", "hidden", len(rows.hidden_columns))
@@ -49,8 +48,6 @@ def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyl
 class _OpenRows:
     def __init__(self, text: OpenText, sheet: Element, shape: SheetShape) -> None:
         self._text, self._sheet, self._shape, self._columns = text, sheet, shape, _hidden_columns(sheet)
-        self._merged: list[MergedCell] = []
-        shape.merged = self._merged
         self.hidden_columns: set[int] = set()  # those with text
         self.hidden = 0
 
@@ -85,7 +82,7 @@ class _OpenRows:
             columns = small_int(cell.get(f"{TABLE}number-columns-spanned")) or 1
             rows = small_int(cell.get(f"{TABLE}number-rows-spanned")) or 1
             if columns > 1 or rows > 1:
-                self._merged.append(MergedCell(number, column, number + rows - 1, column + columns - 1))
+                self._shape.merged.append(MergedCell(number, column, number + rows - 1, column + columns - 1))
             column += times
             if column >= COLUMNS_MAX:
                 return

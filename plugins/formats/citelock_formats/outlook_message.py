@@ -66,12 +66,12 @@ _ISO = range(28591, 28606)
 
 
 def outlook_message(content: bytes) -> Message:
-    """Return the message of a compound file, messages inside it among its parts.
-
-    Raises:
-        FileError: it is broken, or has no message.
-    """
-    if len(content) < _HEADER_SIZE or _table_size(content) > len(content):
+    """Return the message of a compound file, messages inside it among its parts. Raises FileError: it is broken, or has
+    no message."""
+    if len(content) < _HEADER_SIZE:
+        raise FileError("it is broken: its table of sectors is missing")
+    shift, tables = struct.unpack_from("<H", content, 30)[0], struct.unpack_from("<I", content, 44)[0]
+    if tables << min(shift, 16) > len(content):  # bytes of the table that chains sectors (MS-CFB 2.2)
         raise FileError("it is broken: its table of sectors is missing")
     try:
         with olefile.OleFileIO(io.BytesIO(content)) as file:
@@ -83,12 +83,6 @@ def outlook_message(content: bytes) -> Message:
     except (OSError, ValueError, LookupError, struct.error, TypeError, AttributeError, OverflowError) as error:
         why = " ".join(str(error).split())[:120]
         raise FileError(f"it is broken{f': {why}' if why else ''}") from None
-
-
-def _table_size(content: bytes) -> int:
-    """Return how many bytes the table that chains sectors has by the header of the file (MS-CFB 2.2)."""
-    shift, tables = struct.unpack_from("<H", content, 30)[0], struct.unpack_from("<I", content, 44)[0]
-    return int(tables << min(shift, 16))
 
 
 class _File:
@@ -206,10 +200,9 @@ class _Properties:
 
     def text(self, identifier: int) -> str:
         """Return a text; empty if there is none."""
-        if (content := self._stream(identifier, _TEXT_16)) is not None:
-            return content.decode("utf-16-le", "replace").rstrip("\0").replace("\0", " ")
-        if (content := self._stream(identifier, _TEXT_8)) is not None:
-            return content.decode(self.code_page, "replace").rstrip("\0").replace("\0", " ")
+        for kind, codec in ((_TEXT_16, "utf-16-le"), (_TEXT_8, self.code_page)):
+            if (content := self._stream(identifier, kind)) is not None:
+                return content.decode(codec, "replace").rstrip("\0").replace("\0", " ")
         return ""
 
     def binary(self, identifier: int) -> bytes:
@@ -219,7 +212,8 @@ class _Properties:
     def html(self) -> tuple[bytes, str]:
         """Return the HTML of a message and its encoding."""
         if content := self.binary(_HTML):
-            return content, encoding(self.integer(_INTERNET_CODE_PAGE)) if self.integer(_INTERNET_CODE_PAGE) else ""
+            page = self.integer(_INTERNET_CODE_PAGE)
+            return content, encoding(page) if page else ""
         return self.text(_HTML).encode("utf-8", "replace"), "utf-8"
 
     def _stream(self, identifier: int, kind: int) -> bytes | None:
@@ -291,11 +285,8 @@ def _named(name: str, address: str) -> str:
 
 
 def decompressed(content: bytes) -> bytes:
-    """Return the RTF; empty of nothing. A byte of it is at most nine of RTF, so that no bound is needed.
-
-    Raises:
-        FileError: it is broken.
-    """
+    """Return the RTF; empty of nothing. A byte of it is at most nine of RTF, so that no bound is needed. Raises
+    FileError: it is broken."""
     if not content:
         return b""
     if len(content) < _HEADER.size:
@@ -318,22 +309,20 @@ def _unpacked(body: bytes) -> bytes:
     while at < len(body):
         control, at = body[at], at + 1
         for bit in range(8):
-            if control >> bit & 1:
-                if at + 2 > len(body):
-                    return bytes(out)
+            is_run = control >> bit & 1
+            if at + 1 + is_run > len(body):
+                return bytes(out)
+            if is_run:
                 place, length = body[at] << 4 | body[at + 1] >> 4, (body[at + 1] & 15) + 2
-                at += 2
                 if place == write:
                     return bytes(out)
-                for read in range(place, place + length):
-                    one = dictionary[read % _SIZE]
-                    out.append(one)
-                    dictionary[write] = one
-                    write = (write + 1) % _SIZE
             else:
-                if at >= len(body):
-                    return bytes(out)
-                out.append(body[at])
                 dictionary[write] = body[at]
-                write, at = (write + 1) % _SIZE, at + 1
+                place, length = write, 1
+            at += 1 + is_run
+            for read in range(place, place + length):
+                one = dictionary[read % _SIZE]
+                out.append(one)
+                dictionary[write] = one
+                write = (write + 1) % _SIZE
     return bytes(out)
