@@ -57,10 +57,8 @@ class ScannedDocuments(Protocol):
     """Makes the text of scanned pages readable."""
 
     def prepared(self, content: bytes, is_image: bool, pages_done: PagesDone | None) -> Prepared:
-        """Return a PDF or an image (PNG, JPEG, TIFF) as a PDF whose scanned pages have a text layer.
-
-        Raises FileError: an image is broken, or takes too much.
-        """
+        """Return a PDF or an image (PNG, JPEG, TIFF) as a PDF whose scanned pages have a text layer. Raises FileError:
+        an image is broken, or takes too much."""
 
     @property
     def manner(self) -> str:
@@ -77,10 +75,8 @@ class ScannedDocuments(Protocol):
 
 
 def opened_scans(documents: Documents, folder: Path) -> ScannedDocuments | None:
-    """Return the recognizer of scanned pages; None if the plug-in is not installed. `folder`: of cached results.
-
-    Raises ConfigError: it is not installed, and `documents.ocr.enabled` is true.
-    """
+    """Return the recognizer of scanned pages; None if the plug-in is not installed. `folder`: of cached results. Raises
+    ConfigError: it is not installed, and `documents.ocr.enabled` is true."""
     if SCANNED not in loaded(GROUP) and documents.ocr.enabled is not True:
         return None
     scans: ScannedDocuments = one(GROUP, SCANNED)(documents, folder)
@@ -110,14 +106,13 @@ class LimitedReader:
     def __init__(self, documents: Documents, child: Child | None = None, scans: ScannedDocuments | None = None) -> None:
         """`scans`: the reader of scanned pages; None: they have no text."""
         self._scans = scans
-        self._needs_all = documents.ocr.enabled is True
-        self._wants_ocr = documents.ocr.enabled is not False
-        self._limits = Limits(documents.max_seconds, documents.max_memory_mb)
+        self._wants_ocr = documents.ocr.enabled  # "auto": where it is installed
+        self.limits = Limits(documents.max_seconds, documents.max_memory_mb)
         self._budget = Budget(
             documents.max_text_chars, documents.max_headings, documents.max_blocks, documents.max_cells
         )
         self._direct = DirectReader(self._budget)
-        self._child = child or Child(self._limits, WORKER)
+        self._child = child or Child(self.limits, WORKER)
 
     def __enter__(self) -> LimitedReader:
         return self
@@ -126,11 +121,6 @@ class LimitedReader:
         self._child.close()
         if self._scans is not None:
             self._scans.close()
-
-    @property
-    def limits(self) -> Limits:
-        """Return the limits for reading one document."""
-        return self._limits
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
         """See `BodyReader`."""
@@ -151,7 +141,7 @@ class LimitedReader:
         """See `BodyReader`."""
         if len(body) <= HERE_MAX:
             return self._direct.properties(body)
-        return [Properties(str(name), dict(values)) for name, values in self._told("properties", _bytes(body))]
+        return [Properties(str(name), dict(values)) for name, values in self._told({"do": "properties"}, _bytes(body))]
 
     def document(self, name: str, content: bytes, pages_done: PagesDone | None = None) -> ReadDocument:
         """Return the text of a file, that of its scanned pages included; errors as `attachment`."""
@@ -161,7 +151,7 @@ class LimitedReader:
         prepared = self._scans.prepared(content, kind != "pdf", pages_done)
         reasons = Counter(prepared.unread.values())
         why = _of_pages(reasons)
-        if reasons and self._needs_all:
+        if reasons and self._wants_ocr is True:
             raise FileError(why)
         try:
             told = None if prepared.recognized else pages_done
@@ -176,7 +166,7 @@ class LimitedReader:
     def _unrecognized(self, kind: Kind, name: str, content: bytes, pages_done: PagesDone | None) -> FileText:
         """Return the text of a file; where OCR is not installed, a PDF's ledger has its pages without text."""
         text = self.attachment(name, content, pages_done)
-        if kind != "pdf" or self._scans or not self._wants_ocr or (extra := missing_extra(SCANNED)) is None:
+        if kind != "pdf" or self._scans or self._wants_ocr is False or (extra := missing_extra(SCANNED)) is None:
             return text
         pages = {block.page for block in blocks_content(without_note(text.body)[0]).blocks}
         empty = len({*range(1, (text.page_count or 0) + 1)} - pages)
@@ -210,17 +200,18 @@ class LimitedReader:
         """Return the contents of a page's file in an HTML export. Raises PageError if it is unreadable."""
         if len(content) <= HERE_MAX:
             return exported_page(content)
-        title, crumbs, changed, body, links = self._told("exported_page", content)
+        title, crumbs, changed, body, links = self._told({"do": "exported_page"}, content)
         return ExportedPage(title, [*map(tuple, crumbs)], changed, body, [*map(tuple, links)])
 
     def exported_index(self, content: bytes) -> ExportedIndex:
         """Return the contents of an HTML export's index. Raises PageError if it is unreadable."""
-        is_small = len(content) <= HERE_MAX
-        return exported_index(content) if is_small else ExportedIndex(*self._told("exported_index", content))
+        if len(content) <= HERE_MAX:
+            return exported_index(content)
+        return ExportedIndex(*self._told({"do": "exported_index"}, content))
 
     def is_past(self, reason: str) -> bool:
         """Return whether a reason names a limit that is another one now, so that the document is worth another try."""
-        now = [self._limits.too_slow(), self._limits.too_large(), *map(self._budget.reason, Budget._fields)]
+        now = [self.limits.too_slow(), self.limits.too_large(), *map(self._budget.reason, Budget._fields)]
         if f"({SETTINGS}" in reason:
             return self._scans is not None and self._scans.is_past(reason)
         if is_installed_now(reason):
@@ -238,23 +229,21 @@ class LimitedReader:
         except PageError:
             return True
 
-    def _told(self, what: str, content: bytes) -> Any:
-        try:
-            return self._asked({"do": what}, content)
-        except ParseError as error:
-            raise PageError(str(error)) from None
-
     def _content(self, facts: dict[str, Any], body: str) -> Content | None:
         try:
-            return content_of_json(self._asked(facts, _bytes(body)))
-        except ParseError as error:
-            raise PageError(str(error)) from None
+            return content_of_json(self._told(facts, _bytes(body)))
         except ValueError:
             raise PageError(_NO_ANSWER) from None
 
+    def _told(self, facts: dict[str, Any], content: bytes) -> Any:
+        try:
+            return self._asked(facts, content)
+        except ParseError as error:
+            raise PageError(str(error)) from None
+
     def _asked(self, facts: dict[str, Any], content: bytes, pages_done: PagesDone | None = None) -> Any:
-        request = Frame({**facts, "limits": self._limits, "budget": self._budget}, content)
-        return result_of(self._child.ask(request, pages_done).facts, self._limits)
+        request = Frame({**facts, "limits": self.limits, "budget": self._budget}, content)
+        return result_of(self._child.ask(request, pages_done).facts, self.limits)
 
 
 _PICTURED = frozenset({"pdf", "image"})
@@ -284,8 +273,7 @@ def _counted(text: FileText, prepared: Prepared, reasons: Mapping[str, int], man
         ledger[f"{READ} {manner}", "rendered"] += len(prepared.recognized)
     for why, count in reasons.items():
         ledger[f"page without a text layer: {why}", "lost"] += count
-    body = blocks_body(content._replace(ledger=ledger))
-    return text._replace(body=noted(body, cut) if cut else body)
+    return text._replace(body=noted(blocks_body(content._replace(ledger=ledger)), cut))
 
 
 def _bytes(body: str) -> bytes:

@@ -17,10 +17,8 @@ from rag_serving.isolation.serving import report, run, within_limits
 
 
 def outcome(limits: Limits, requests: IO[bytes], work: Callable[[], Any]) -> dict[str, Any]:
-    """Return the facts of an answer: the result of `work` within the limits, or the reason for its failure.
-
-    `requests`: the stream of the request; if the other side closes it, the process ends.
-    """
+    """Return the facts of an answer: the result of `work` within the limits, or the reason for its failure. `requests`:
+    the stream of the request; if the other side closes it, the process ends."""
     try:
         with within_limits(limits, requests):
             return {"result": work()}

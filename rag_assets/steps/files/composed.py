@@ -85,14 +85,9 @@ class Composed:
         if words := clean(text):
             self._take([Block("heading", words, level=min(level, _LEVELS))])
 
-    def paragraph(self, text: str) -> None:
-        """Append a paragraph."""
-        if words := clean(text):
-            self._take([Block("paragraph", words)])
-
     def note(self, text: str) -> None:
         """Append words of ours on missing parts, which nothing may quote."""
-        self.paragraph(f"{text}{OMISSION}")
+        self._take([Block("paragraph", clean(f"{text}{OMISSION}"))])
 
     def content(self, content: Content, below: int = 0) -> None:
         """Append blocks; their headings lie below a level, and pages of a part are none of the whole."""
@@ -116,10 +111,7 @@ class Composed:
         self.content(content, below)
 
     def file(self, name: str, content: bytes, level: int) -> None:
-        """Append a file as a section under its name.
-
-        Raises FileError: it cannot be read; nothing of it is here then.
-        """
+        """Append a file as a section under its name. Raises FileError: it cannot be read, and nothing of it is here."""
         if self.depth >= DEEPEST:
             raise FileError(f"it lies more than {DEEPEST} files deep")
         if not content.strip():
@@ -148,8 +140,9 @@ class Composed:
 
     def text(self) -> FileText:
         """Return the body."""
-        body = blocks_body(Content(self.blocks, self.ledger, None)) if self.blocks else ""
-        return FileText(noted(body, self.cut) if self.cut and body else body, "blocks")
+        if not self.blocks:
+            return FileText("", "blocks")
+        return FileText(noted(blocks_body(Content(self.blocks, self.ledger)), self.cut), "blocks")
 
     def _take(self, blocks: list[Block]) -> None:
         for block in blocks:

@@ -147,14 +147,12 @@ def kind_text(
     composed = Composed(lambda inner, part, deeper: file_text(inner, part, budget, None, deeper), budget, depth)
     text: FileText
     match kind:
-        case "plain":
-            text = FileText(shortened(decoded(content), budget), "text")
-        case "markdown":
-            text = FileText(shortened(decoded(content), budget), "markdown")
+        case "plain" | "markdown":
+            text = FileText(shortened(decoded(content), budget), "text" if kind == "plain" else "markdown")
         case "code":
             kept, cut = first_chars(decoded(content), budget)
             block = code_block(kept, _LANGUAGES.get(extension_of(name), extension_of(name))).text
-            text = FileText(noted(block, cut) if cut else block, "markdown")
+            text = FileText(noted(block, cut), "markdown")
         case "table":
             text = FileText(delimited_table(decoded(content), budget), "markdown")
         case "html":
@@ -174,10 +172,8 @@ def kind_text(
 
 
 def archive_text(content: bytes, composed: Composed) -> FileText:
-    """Return the text of all members that can be read.
-
-    Raises FileError: the archive is broken or empty, or none of its members can be read.
-    """
+    """Return the text of all members that can be read. Raises FileError: the archive is broken or empty, or none of its
+    members can be read."""
     members = ZipMembers(content)
     unread: list[str] = []
     for name in members.names:
@@ -217,11 +213,8 @@ def delimited_table(text: str, budget: Budget) -> str:
 
 
 def web_page(content: bytes, charset: str | None = None) -> FileText:
-    """Return the body of an HTML page; empty if it has no text and no picture.
-
-    `charset`: its encoding by its transport, which takes precedence over that in its head.
-    Raises FileError: it cannot be read.
-    """
+    """Return the body of an HTML page; empty if it has no text and no picture. `charset`: its encoding by its
+    transport, which takes precedence over that in its head. Raises FileError: it cannot be read."""
     from bs4.dammit import EncodingDetector
     from lxml import etree
 

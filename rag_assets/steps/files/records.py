@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -69,22 +70,15 @@ def decoded(content: bytes, declared: str | None = None) -> str:
         return content.decode("utf-16", "replace")
     if b"\x00" in content:
         raise FileError("it is not text, whatever its name says")
-    try:
-        if b"\x1b" in content and (declared or "").lower().startswith(_SEVEN_BITS):
-            return content.decode(declared or "", "replace")
-    except (LookupError, UnicodeError):
-        pass
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        pass
-    try:
-        return content.decode(declared or "cp1252", "replace")
-    except (LookupError, UnicodeError):
-        return content.decode("cp1252", "replace")
+    tries = [("utf-8-sig", "strict"), (declared or "", "replace")]
+    if b"\x1b" in content and (declared or "").lower().startswith(_SEVEN_BITS):
+        tries.reverse()
+    for encoding, errors in tries:
+        with suppress(LookupError, UnicodeError):
+            return content.decode(encoding, errors)
+    return content.decode("cp1252", "replace")
 
 
 def shortened(text: str, budget: Budget) -> str:
     """Return a text up to the budget, with the reason after it where it was cut."""
-    kept, cut = first_chars(text, budget)
-    return noted(kept, cut) if cut else kept
+    return noted(*first_chars(text, budget))

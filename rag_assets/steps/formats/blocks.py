@@ -502,9 +502,9 @@ def _cells(block: Block) -> int:
     return row.count("|") - row.count("\\|") - 1
 
 
-def noted(body: str, reason: str) -> str:
-    """Return a body that was cut, with the reason after it; `without_note` parts them again."""
-    return f"{body}{_NOTE}{reason}"
+def noted(body: str, reason: str | None) -> str:
+    """Return a body with the reason after it, if it was cut; `without_note` parts them again."""
+    return f"{body}{_NOTE}{reason}" if reason else body
 
 
 def without_note(body: str) -> tuple[str, str | None]:

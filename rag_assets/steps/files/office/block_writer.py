@@ -280,8 +280,7 @@ class BlockWriter:
             cut = str(error)
         if not any(block.text for block in self.blocks):
             return FileText("", "blocks", page_count)
-        body = blocks_body(Content(self.blocks, self.ledger))
-        return FileText(noted(body, cut) if cut else body, "blocks", page_count)
+        return FileText(noted(blocks_body(Content(self.blocks, self.ledger)), cut), "blocks", page_count)
 
     def _end_section(self) -> None:
         self.end_list()

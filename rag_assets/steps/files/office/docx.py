@@ -41,11 +41,7 @@ PIC = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
 V = "{urn:schemas-microsoft-com:vml}"
 
 GENERATED_FIELDS = ("TOC", "INDEX", "TOA", "BIBLIOGRAPHY_INDEX")
-
-
 _SILENT = frozenset(f"{W}{name}" for name in ("pPr", "sdtPr", "rPr", "delText", "rt"))  # `rt`: how a word is spoken
-
-
 _SIGNS = {f"{W}tab": "\t", f"{W}noBreakHyphen": "-"}
 
 
@@ -420,14 +416,11 @@ def _write_table(document: _WordReader, table: Element) -> None:
     headers = 0
     covering: dict[int, tuple[int, int]] = {}  # column → row and place of the cell that still covers it
     for node in _inside(table, f"{W}tr"):
-        properties = node.find(f"{W}trPr")
-        if properties is not None:
-            is_deleted = properties.find(f"{W}del") is not None
-            if is_deleted or is_on(_switch(properties, "hidden"), absent=False):
-                document.count("deleted text" if is_deleted else "hidden text", "hidden")
-                continue
-        is_header = properties is not None and is_on(_switch(properties, "tblHeader"), absent=False)
-        headers += is_header and headers == len(rows)
+        is_deleted = node.find(f"{W}trPr/{W}del") is not None
+        if is_deleted or _has_switch(node, "hidden"):
+            document.count("deleted text" if is_deleted else "hidden text", "hidden")
+            continue
+        headers += _has_switch(node, "tblHeader") and headers == len(rows)
         rows.append(_row(document, node, rows, covering))
     document.writer.table(rows, headers or _style_header(table))
     document.write_notes()
@@ -437,16 +430,11 @@ def _row(
     document: _WordReader, node: Element, rows: list[list[Cell]], covering: dict[int, tuple[int, int]]
 ) -> list[Cell]:
     """Return the cells of a row; a cell that goes on with the one above makes that one longer."""
-    cells: list[Cell] = []
-    properties = node.find(f"{W}trPr")
-    column = 0
-    if properties is not None and (before := small_int(value_of(properties, "gridBefore"))):
-        cells.append(Cell("", columns=before))
-        column = before
+    column = small_int(value_of(node, f"trPr/{W}gridBefore")) or 0
+    cells = [Cell("", columns=column)] if column else []
     for each in _inside(node, f"{W}tc"):
-        cell = each.find(f"{W}tcPr")
-        columns = (small_int(value_of(cell, "gridSpan")) if cell is not None else None) or 1
-        merge = None if cell is None else cell.find(f"{W}vMerge")
+        columns = small_int(value_of(each, f"tcPr/{W}gridSpan")) or 1
+        merge = each.find(f"{W}tcPr/{W}vMerge")
         goes_on = merge is not None and merge.get(f"{W}val", "continue") == "continue"
         with document.writer.cell() as blocks:
             document.container(each)
@@ -464,23 +452,21 @@ def _row(
     return cells
 
 
-def _switch(properties: Element, name: str) -> str | None:
-    """Return the value of a switch; "on" without a value, None without the switch."""
-    node = properties.find(f"{W}{name}")
-    return None if node is None else node.get(f"{W}val", "on")
+def _has_switch(row: Element, name: str) -> bool:
+    switch = row.find(f"{W}trPr/{W}{name}")
+    return switch is not None and is_on(switch.get(f"{W}val"))
 
 
 def _style_header(table: Element) -> Header:
     look = table.find(f"{W}tblPr/{W}tblLook")
     if look is None:
         return "unknown"
-    flag = look.get(f"{W}firstRow")
-    if flag is None:
-        try:
-            return "first" if int(look.get(f"{W}val", "0"), 16) & _FIRST_ROW else "unknown"
-        except ValueError:
-            return "unknown"
-    return "first" if is_on(flag) else "unknown"
+    try:
+        flags = int(look.get(f"{W}val", "0"), 16)
+    except ValueError:
+        flags = 0
+    is_first = is_on(look.get(f"{W}firstRow"), absent=bool(flags & _FIRST_ROW))
+    return "first" if is_first else "unknown"
 
 
 def _inside(element: Element, tag: str) -> Iterator[Element]:

@@ -29,7 +29,7 @@ _ROMAN = (
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DEPTH_MAX = 30  # styles based on styles
 _LEFT_OUT = {"vanish": "hidden text", "strike": STRUCK, "dstrike": STRUCK}
-_SHIFTS: dict[str, Mark] = {"superscript": "raised", "subscript": "lowered"}
+SHIFTS: dict[str, Mark] = {"superscript": "raised", "subscript": "lowered"}
 
 _HEADING_NAME = re.compile(  # programs that write no outline level name styles in the language they run in
     r"(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|nadpis|başlık|заголовок|"
@@ -95,8 +95,7 @@ class Styles:
         list_level = next((style.list_level for style in chain if style.list_level is not None), 0)
         left_out = _left_out(chain[1:], "")
         contents = bool(names) and bool(_TOC_NAME.fullmatch(names[0]))
-        code = is_code(names)
-        return ParagraphKind(heading_level(outline, names), list_id, list_level, left_out, contents, code)
+        return ParagraphKind(heading_level(outline, names), list_id, list_level, left_out, contents, is_code(names))
 
     def left_out(self, run: Element | None, around: str) -> str:
         """Return why a run of these properties (`w:rPr`) is left out: as it says, as its style says, or the paragraph's
@@ -106,7 +105,7 @@ class Styles:
     def mark(self, run: Element | None) -> Mark:
         """Return whether a run is raised or lowered."""
         shifts = () if run is None else (style.shift for style in self._looks(run))
-        return _SHIFTS.get(next(filter(None, shifts), ""), "")
+        return SHIFTS.get(next(filter(None, shifts), ""), "")
 
     def _looks(self, run: Element) -> list[_WordStyle]:
         return [_look(_WordStyle("", ""), run), *self._chain(value_of(run, "rStyle"))]
@@ -121,7 +120,7 @@ class Styles:
 
 
 def value_of(element: Element, name: str) -> str:
-    """Return the value of a property: of the child of this name."""
+    """Return the value of a property: of the child of this name, or path."""
     node = element.find(f"{W}{name}")
     return "" if node is None else node.get(f"{W}val", "")
 
@@ -407,17 +406,11 @@ STREAM_MAX = 1024 * 1024 * 1024
 CHUNK = 256 * 1024
 _LOCAL_HEADER = 30  # bytes; the last four are the lengths of name and extra field
 
-_STRICT = tuple(
-    (f"http://purl.oclc.org/ooxml/{name}".encode(), f"http://schemas.openxmlformats.org/{usual}".encode())
-    for name, usual in (
-        *(
-            (f"{name}/", f"{name}/2006/")
-            for name in ("wordprocessingml", "spreadsheetml", "presentationml", "drawingml")
-        ),
-        *((f"officeDocument/{name}", f"officeDocument/2006/{name}") for name in ("relationships", "math")),
-    )
+_STRICT = re.compile(
+    rb"http://purl\.oclc\.org/ooxml/"
+    rb"(wordprocessingml|spreadsheetml|presentationml|drawingml|officeDocument(?=/relationships|/math))/"
 )
-"""Names in the strict form of Office Open XML, and the usual ones."""
+"""Begins names in the strict form of Office Open XML."""
 _BROKEN = (BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
 
 
@@ -457,10 +450,7 @@ class Package:
         return name.lower() in self._members
 
     def part(self, name: str) -> bytes | None:
-        """Return the bytes of a part; None if there is none.
-
-        Raises FileError: it is broken, or larger than `PART_MAX`.
-        """
+        """Return the bytes of a part; None if there is none. Raises FileError: it is broken, or above `PART_MAX`."""
         member = self._members.get(name.lower())
         if member is None:
             return None
@@ -527,9 +517,7 @@ class Package:
 
 def safe_xml(content: bytes, name: str) -> Element:
     """Return the tree of XML that comes from elsewhere: no entity is resolved, nothing fetched; comments are gone.
-
-    Raises FileError: it is no XML, declares a document type, or is nested too deep.
-    """
+    Raises FileError: it is no XML, declares a document type, or is nested too deep."""
     from lxml import etree
 
     content = _usual(content)
@@ -547,17 +535,12 @@ def safe_xml(content: bytes, name: str) -> Element:
 
 def _usual(content: bytes) -> bytes:
     """Return XML with the names that the strict form of Office Open XML has replaced by the usual ones."""
-    for strict, usual in _STRICT:
-        if strict in content:
-            content = content.replace(strict, usual)
-    return content
+    return _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", content)
 
 
 def pulled(package: Package, name: str, *tags: str) -> Iterator[Element]:
-    """Yield the elements of these tags of a part as they end, each freed before the next one.
-
-    Raises FileError: the part is no XML; elements before the fault were yielded.
-    """
+    """Yield the elements of these tags of a part as they end, each freed before the next one. Raises FileError: the
+    part is no XML; elements before the fault were yielded."""
     from lxml import etree
 
     if not package.has(name):

@@ -55,9 +55,6 @@ def in_reading_order(items: Sequence[PlacedShape[T]], slide_height: float) -> li
     return [item.what for row in rows for item in sorted(row, key=lambda each: (each.x, each.y))]
 
 
-NOTES = "Speaker notes:"
-
-
 def write_title(writer: BlockWriter, title: Line, number: int) -> None:
     """Write the heading of a slide: its number and its title."""
     words = " ".join(title.paragraphs())
@@ -67,13 +64,10 @@ def write_title(writer: BlockWriter, title: Line, number: int) -> None:
 
 def write_notes(writer: BlockWriter, lines: Sequence[Line]) -> None:
     """Write the speaker's notes of a slide, labelled in the first paragraph."""
-    first = True
-    for line in lines:
-        if line.empty():
-            continue
-        if first:
-            line.begin(f"{NOTES} ")
-        first = False
+    spoken = [line for line in lines if not line.empty()]
+    for line in spoken[:1]:
+        line.begin("Speaker notes: ")
+    for line in spoken:
         writer.paragraph(line)
 
 

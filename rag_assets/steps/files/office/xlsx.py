@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
 from rag_assets.steps.files.office.docx import PIC, R
 from rag_assets.steps.files.office.parts import (
+    SHIFTS,
     A,
     C,
     Package,
@@ -59,7 +60,7 @@ class SheetRow(NamedTuple):
 class SheetShape:
     """A sheet's properties beside its cells."""
 
-    merged: Sequence[MergedCell] = ()
+    merged: list[MergedCell] = field(default_factory=list)
     hidden_rows: set[int] = field(default_factory=set)  # they part nothing
     names: Mapping[int, str] = field(default_factory=dict)  # of defined tables, by their first row
     _starting: dict[tuple[int, int], MergedCell] = field(default_factory=dict)
@@ -337,8 +338,7 @@ def _mark(font: Element | None) -> Mark:
     if (strike := font.find(f"{S}strike")) is not None and is_on(strike.get("val")):
         return "struck"
     align = font.find(f"{S}vertAlign")
-    shifts: dict[str, Mark] = {"superscript": "raised", "subscript": "lowered"}
-    return "" if align is None else shifts.get(align.get("val", ""), "")
+    return "" if align is None else SHIFTS.get(align.get("val", ""), "")
 
 
 def _codes(styles: Element | None) -> list[str]:

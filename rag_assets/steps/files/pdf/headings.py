@@ -55,13 +55,18 @@ def under_name(name: str, blocks: Sequence[Block]) -> list[Block]:
     """Return the blocks of a document below its name; a cover that says the same says it once."""
     if not name:
         return list(blocks)
-    named = [Block("heading", name, level=1, anchors=("page=1",), page=1)]
+    named = [page_heading(name, 1, page=1)]
     for block in blocks:
         if block.kind != "heading":
             named.append(block)
         elif block.page != 1 or _bare(block.text) != _bare(name):
             named.append(block._replace(level=block.level + 1))
     return named
+
+
+def page_heading(text: str, level: int, page: int, confidence: int | None = None) -> Block:
+    """Return a heading that is cited by its page."""
+    return Block("heading", text, level=level, anchors=(f"page={page}",), page=page, confidence=confidence)
 
 
 def _running(pages: Sequence[PageRows], shown: Sequence[PageRows]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from rag_assets.steps.files.pdf.headings import (
     Outlined,
     document_name,
     heading_levels,
+    page_heading,
     under_name,
     unseen_parents,
     usual_sizes,
@@ -182,9 +183,7 @@ class _Part(NamedTuple):
     place: Place = (0, 0, 0, 0)
 
 
-def blocks_of(
-    pages: Sequence[PageRows], outline: Sequence[Outlined], confidence: Confidences, title: str = ""
-) -> Content:
+def blocks_of(pages: Sequence[PageRows], outline: Sequence[Outlined], confidence: Confidences, title: str) -> Content:
     """Return the blocks of a document, and the counted losses of its pages. `title`: that of its metadata."""
     ledger = Counter[tuple[str, str]]()
     flat, removed = without_furniture([part for page in pages for part in (page, *page.turned)])
@@ -228,8 +227,7 @@ def _with_headings(blocks: list[Block]) -> list[Block]:
     found: list[Block] = []
     for block in blocks:
         if not found or block.page != found[-1].page:
-            anchors = (f"page={block.page}",)
-            found.append(Block("heading", f"Page {block.page}", level=1, anchors=anchors, page=block.page))
+            found.append(page_heading(f"Page {block.page}", 1, block.page))
         found.append(block)
     return found
 
@@ -237,8 +235,8 @@ def _with_headings(blocks: list[Block]) -> list[Block]:
 class Confidences:
     """The confidence of OCR at a place; pages without OCR have none."""
 
-    def __init__(self, pages: Mapping[int, Sequence[tuple[float, float, int]]] | None = None) -> None:
-        self.pages = pages or {}
+    def __init__(self, pages: Mapping[int, Sequence[tuple[float, float, int]]]) -> None:
+        self.pages = pages
 
     def at(self, page: int, place: Place) -> int | None:
         """Return the mean confidence of the words with their middle in a rectangle; 0 without any."""
@@ -305,8 +303,7 @@ class _Blocks:
         elif part.lines is None:
             self._append(Block("paragraph", part.text, page=part.page, confidence=sure))
         elif level:
-            anchors = (f"page={part.page}",)
-            self._append(Block("heading", part.text, level=level, anchors=anchors, page=part.page, confidence=sure))
+            self._append(page_heading(part.text, level, part.page, sure))
             self._open = None
         elif part.lines.is_item:
             self._group += not self._in_list
@@ -318,9 +315,7 @@ class _Blocks:
 
     def add_outlined(self, entry: Outlined) -> None:
         """Append a heading that only the outline has."""
-        anchors = (f"page={entry.page}",)
-        level = min(max(entry.level, 1), LEVELS)
-        self._append(Block("heading", clean(entry.title), level=level, anchors=anchors, page=entry.page))
+        self._append(page_heading(clean(entry.title), min(max(entry.level, 1), LEVELS), entry.page))
 
     def _append(self, block: Block, in_list: bool = False) -> None:
         self.done.append(block)

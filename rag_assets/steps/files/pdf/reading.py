@@ -174,8 +174,7 @@ def pdf_text(
     if not any(page.letters for page in rows):
         raise FileError("the PDF has no text layer: its pages are images")
     body = within(blocks_of(rows, outline, Confidences(confidences), title), budget)
-    reason, text = cut or body.cut, blocks_body(body._replace(cut=None))
-    return FileText(noted(text, reason) if reason else text, "blocks", count)
+    return FileText(noted(blocks_body(body._replace(cut=None)), cut or body.cut), "blocks", count)
 
 
 def _page_rows(

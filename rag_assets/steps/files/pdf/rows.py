@@ -35,20 +35,15 @@ def is_note(text: str) -> bool:
 def beside_marks(parts: Sequence[NoteCandidate]) -> list[int]:
     """Return the places of the parts of a page in reading order: each note after the part that has its mark."""
     after: dict[int, list[int]] = {}
-    moved: set[int] = set()
+    stay: list[int] = []
     for at, part in enumerate(parts):
         match = _NOTE.match(part.text) if part.size else None
-        if match is None:
-            continue
-        marked = _marked(parts, at, match["mark"])
-        if marked is not None:
+        marked = _marked(parts, at, match["mark"]) if match else None
+        if marked is None:
+            stay.append(at)
+        else:
             after.setdefault(marked, []).append(at)
-            moved.add(at)
-    order: list[int] = []
-    for at in range(len(parts)):
-        if at not in moved:
-            order += [at, *after.get(at, ())]
-    return order
+    return [place for at in stay for place in (at, *after.get(at, ()))]
 
 
 def _marked(parts: Sequence[NoteCandidate], note: int, mark: str) -> int | None:
@@ -100,21 +95,15 @@ def rows_of(words: Sequence[Word], width: float) -> list[PdfRow]:
 
 def readable(words: Sequence[Word]) -> Sequence[Word]:
     """Return the words that are not too small to be read beside the others."""
-    heights = Counter[float]()
-    for word in words:
-        heights[round(word.height, 1)] += len(word.text)
-    most = max(heights, key=lambda height: (heights[height], height), default=0.0)
-    least = min(_READABLE, _TINY * most)
-    return words if min(heights, default=0.0) >= least else [word for word in words if word.height >= least]
+    least = min(_READABLE, _TINY * _usual_size((round(word.height, 1), word.text) for word in words))
+    is_all = all(round(word.height, 1) >= least for word in words)
+    return words if is_all else [word for word in words if word.height >= least]
 
 
 def evened(rows: Sequence[PdfRow]) -> list[PdfRow]:
     """Return lines that OCR read, those about as high as most of the page's letters with that size: how high a line is
     depends on which letters it has."""
-    letters = Counter[float]()
-    for row in rows:
-        letters[round(row.size)] += len(row.text)
-    usual = max(letters, key=lambda size: (letters[size], size), default=0.0)
+    usual = _usual_size((round(row.size), row.text) for row in rows)
     return [row._replace(size=usual) if abs(row.size - usual) <= _EVEN * usual else row for row in rows]
 
 
@@ -141,11 +130,17 @@ def _segments(words: Sequence[Word]) -> list[PdfCell]:
 
 
 def _cell(words: Sequence[Word]) -> PdfCell:
-    sizes = Counter[float]()
-    for word in words:
-        sizes[round(word.height, 1)] += len(word.text)
-    text, size = " ".join(word.text for word in words), max(sizes, key=lambda size: (sizes[size], size))
-    return PdfCell(text.translate(_LIGATURES), *around(words), size, all(word.bold for word in words))
+    text = " ".join(word.text for word in words).translate(_LIGATURES)
+    size = _usual_size((round(word.height, 1), word.text) for word in words)
+    return PdfCell(text, *around(words), size, all(word.bold for word in words))
+
+
+def _usual_size(texts: Iterable[tuple[float, str]]) -> float:
+    """Return the size that most letters have; the larger one of two that are as frequent."""
+    letters = Counter[float]()
+    for size, text in texts:
+        letters[size] += len(text)
+    return max(letters, key=lambda size: (letters[size], size), default=0.0)
 
 
 def _rows(cells: Sequence[PdfCell]) -> Iterator[PdfRow]:
@@ -172,11 +167,8 @@ def _row(cells: Sequence[PdfCell]) -> PdfRow:
             merged[-1] = _merged(merged[-1], cell)
         else:
             merged.append(cell)
-    sizes = Counter[float]()
-    for cell in merged:
-        sizes[cell.size] += len(cell.text)
-    size, bold = max(sizes, key=lambda size: (sizes[size], size)), all(cell.bold for cell in merged)
-    return PdfRow(tuple(merged), *around(merged), size, bold)
+    size = _usual_size((cell.size, cell.text) for cell in merged)
+    return PdfRow(tuple(merged), *around(merged), size, all(cell.bold for cell in merged))
 
 
 def _merged(left: PdfCell, right: PdfCell) -> PdfCell:

@@ -35,10 +35,8 @@ class _RuledLine(NamedTuple):
 
 
 def ruled_tables(boxes: Sequence[Box], words: Sequence[Word]) -> tuple[list[RuledTable], list[Word]]:
-    """Return the tables that lines make of a page, from top to bottom, and the words outside of them.
-
-    `boxes`: of the page's drawings, from the top left like the words.
-    """
+    """Return the tables that lines make of a page, from top to bottom, and the words outside of them. `boxes`: of the
+    page's drawings, from the top left like the words."""
     across = _merged(
         _RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in boxes if y1 - y0 <= _THIN < _SHORT <= x1 - x0
     )
@@ -407,8 +405,7 @@ def _is_filler(row: PdfRow, border: float) -> bool:
 
 
 def _grid(lines: Sequence[_TableLine]) -> Grid | None:
-    multiple = [line for line in lines if len(line.cells) > 1]
-    if len(multiple) < 2:
+    if sum(len(line.cells) > 1 for line in lines) < 2:
         return None
     body = _body_begin(lines)
     columns = _columns(lines[body:] or lines)
@@ -434,9 +431,8 @@ def _body_begin(lines: Sequence[_TableLine]) -> int:
         if above.x1 > label_end and above.x0 > lines[first].row.x0 + 2 * above.size:
             break  # it is over the values
         first -= 1
-    return (
-        first if any(len(line.cells) > 1 or line.row.x0 >= label_end - line.row.size for line in lines[:first]) else 0
-    )
+    is_headed = any(len(line.cells) > 1 or line.row.x0 >= label_end - line.row.size for line in lines[:first])
+    return first if is_headed else 0
 
 
 def _is_keyed(lines: Sequence[_TableLine]) -> bool:

@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -142,10 +143,7 @@ class _Stroke(NamedTuple):
 
 def as_meant(marked: Sequence[Marked], lines: Sequence[Box], layer: Any, placed: Place) -> tuple[list[Word], int]:
     """Return words without struck-out and doubly printed ones, raised and lowered figures as such; and the number
-    struck out, wholly or in part.
-
-    `lines`: boxes; `layer`: pypdfium2's; `placed`: as the words and lines are.
-    """
+    struck out, wholly or in part. `lines`: boxes; `layer`: pypdfium2's; `placed`: as the words and lines are."""
     words = [one.word for one in marked]
     strokes = _strokes(words, lines)
     struck = 0
@@ -294,9 +292,7 @@ _SAME_LINE = 0.4  # of the height: how far the middles of two words of one line 
 
 def _in_reading_order(words: Sequence[Word], mirrored: bool) -> list[Word]:
     """Return words with those against the page's direction moved to their reading position; the order is kept.
-
-    `mirrored`: the page goes from right to left, and its words are mirrored already.
-    """
+    `mirrored`: the page goes from right to left, and its words are mirrored already."""
     if not mirrored and not any(RIGHT_TO_LEFT.search(word.text) for word in words if not word.text.isascii()):
         return list(words)
     placed = list(words)
@@ -373,12 +369,9 @@ class PageText(NamedTuple):
 
 
 def page_text(page: Any, lines: Sequence[Box] = ()) -> PageText:
-    """Return the words of a page of pypdfium2. Raises pypdfium2.PdfiumError if it has no readable text layer.
-
-    `lines`: thin ones on the page, and those in the middle of text struck out by annotations.
-    """
-    layer = page.get_textpage()
-    try:
+    """Return the words of a page of pypdfium2. Raises pypdfium2.PdfiumError if it has no readable text layer. `lines`:
+    thin ones on the page, and those in the middle of text struck out by annotations."""
+    with closing(page.get_textpage()) as layer:
         text = _text(layer)
         by_manner: defaultdict[int, list[Marked]] = defaultdict(list)
         for marked, manner in _placed(layer, text):
@@ -387,8 +380,6 @@ def page_text(page: Any, lines: Sequence[Box] = ()) -> PageText:
         most = sorted(by_manner, key=lambda manner: (-sum(len(one.word.text) for one in by_manner[manner]), manner))
         mirrored = not text.isascii() and 2 * len(RIGHT_TO_LEFT.findall(text)) > len(_LETTER.findall(text))
         parts = [_part(page, layer, by_manner[manner], manner, mirrored, lines) for manner in most or [0]]
-    finally:
-        layer.close()
     return PageText(parts, aslant, sum(map(str.isalnum, text)))
 
 
@@ -410,10 +401,8 @@ def _part(
 
 
 def turned_place(x: float, y: float, width: float, height: float, turned: int) -> tuple[float, float]:
-    """Return where a point of the page as it is shown lies on the page as it is read.
-
-    `width`, `height`: of the page as it is read.
-    """
+    """Return where a point of the page as it is shown lies on the page as it is read. `width`, `height`: of the page as
+    it is read."""
     return ((x, y), (width - y, x), (width - x, height - y), (y, height - x))[turned]
 
 
