@@ -154,12 +154,11 @@ _LANGUAGE_PAGES = 2  # that are read in several languages, which show the docume
 
 @dataclass
 class Recognized:
-    """The outcome of scanned pages. Each is in `words`, `unread` (with the reason), or empty."""
+    """The outcome of scanned pages. Each is in `words`, in `unread` (with the reason), or empty."""
 
     words: dict[ScannedPage, RecognizedPage] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)  # of their pictures
-    empty: int = 0
 
 
 class Recognizer:
@@ -212,10 +211,10 @@ class Recognizer:
             self._strikes.append(str(error))
             self._leave_out(page, str(error))
             return
+        if words is None:  # the page is empty
+            return
         with self._lock:
-            if words is None:
-                self.recognized.empty += 1
-            elif words.confidence < ILLEGIBLE:
+            if words.confidence < ILLEGIBLE:
                 self.recognized.unread[page.page] = NOTHING_LEGIBLE
             else:
                 self.recognized.words[page] = words
