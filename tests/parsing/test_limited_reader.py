@@ -166,8 +166,8 @@ def test_with_too_little_memory_nothing_is_lost_unsaid() -> None:
     outcomes = set()
     for memory_mb in (4, 16, 48):
         reader = LimitedReader(Documents())
-        reader._limits = Limits(30, memory_mb)
-        reader._child = Child(reader._limits, WORKER)
+        reader.limits = Limits(30, memory_mb)
+        reader._child = Child(reader.limits, WORKER)
         with reader:
             for body, expected in zip(bodies, whole, strict=True):
                 try:
