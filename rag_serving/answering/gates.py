@@ -260,18 +260,12 @@ def is_close(confidence: float | None, gates: Gates) -> bool:
 
 
 _IDENTIFIER = re.compile(rf"{SEPARATED_NAME}|\b[A-Z]{{2,}}-?\d+\b")
-
-
 _NUMBER_OF = r"(?:numbers?|no\.?|nr\.?|nummer|#)"
-
-
 _NUMBERED = re.compile(
     rf"\b(?P<noun>[^\W\d_]{{3,}})\s+(?:{_NUMBER_OF}\s*)?#?(?P<number>\d{{1,6}}(?:\.\d{{1,4}}){{0,3}})\b"
     r"(?![\w%€$:/-]|[.,]\d|\s*(?:[^\W\d_]+s|euros?|percent|prozent|[kmgt]?b|ms|km|kg|min|°c)\b)",
     re.IGNORECASE,
 )
-
-
 # Words before a number that count or measure, or say when and where: no role.
 _NO_ROLE_WORDS = """
 about above after all and are around before below between but by can costs equals every exactly expects first for from
@@ -281,17 +275,9 @@ without get gets got use uses used set sets year years january february march ap
 october november december monday tuesday wednesday thursday friday saturday sunday über unter nach vor bis seit mit für
 alle jede mehr als circa etwa
 """
-
-
 _NO_ROLE = frozenset(_NO_ROLE_WORDS.split())
-
-
 _WORD = re.compile(r"[^\W\d_]{3,}")
-
-
 _FIGURE = re.compile(r"(?<![\w.,])\d{1,6}(?:\.\d{1,4}){0,3}(?![\w%]|[.,]\d)")
-
-
 _NEAR = 40  # characters between a number and the noun before it
 
 

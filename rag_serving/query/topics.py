@@ -120,7 +120,6 @@ how do i get to|how does|how do
 """What is done with a thing: left out only where the rest is one that a title has."""
 AFTER: Final = _phrases("mean|means|do|work|for|about")  # what may stand behind the thing that is asked for
 
-
 Frame = Literal["bare", "defined", "told"]
 """How a topic is asked for: by its name alone; by what it is (`what is home`); to be told of (`explain home`)."""
 

@@ -30,7 +30,6 @@ _MOST_ROWS = 200  # of a page that are read for its opening
 _MOST_INTRODUCING = 3
 _OPENINGS = re.compile(r"(?:\A|(?<=[\n|.!?:]))[\s|>*+`_–-]{0,9}(?:(?:an?|the)\s)?", re.IGNORECASE)
 
-
 _END = " ?!.,;:\"'“”‘’"
 _PLACE = re.compile(r"\s(?:in|on|from)\s(?:the\s)?(?:page\s)?[\"'“‘]?\Z", re.IGNORECASE)
 

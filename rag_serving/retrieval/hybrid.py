@@ -277,11 +277,9 @@ def maximal_marginal_relevance(
 
 ASKED_FOR = "asked for"
 
-
 # In spans between the best and the last score: each phrase outweighs whatever ranked the candidates; words that name a
 # page may be meant otherwise.
 _PHRASE, _PAGE = 1.1, 0.5
-
 
 # Passages with a quoted phrase that are added where the indexes ranked others before them.
 _ADDED = 20

@@ -98,6 +98,8 @@ _UNGATED_TYPES = frozenset({"code", "table"})
 _NEAR = 0.45
 # Share of the query's weight (inverse document frequency) that one rare word brings.
 _ENOUGH_WEIGHT = 0.4
+# Rows that are read whatever their words are, because both indexes together put them in front of all.
+_IN_FRONT = 3
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,10 @@ class Hygiene:
 
 @dataclass(frozen=True)
 class KeywordGate:
-    """The first rows that share words with the query: several, or rare ones, or that are near to it by meaning.
-    `in_front`: rows that are read whatever their words are, because both indexes together put them in front of all."""
+    """The first rows that share words with the query: several, or rare ones, or that are near to it by meaning."""
 
     min_overlap: int  # terms that a row must share; a query of fewer terms needs fewer
     enough: int  # rows that later stages look at; no passage is read for more
-    in_front: int = 3
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         passed = list[int]()
@@ -131,7 +131,7 @@ class KeywordGate:
             passed += [
                 at
                 for at, chunk in enumerate(chunks, start)
-                if at < self.in_front or near[at] or shares_words(chunk, context.query, self.min_overlap, weights)
+                if at < _IN_FRONT or near[at] or shares_words(chunk, context.query, self.min_overlap, weights)
             ]
             if len(passed) >= self.enough:
                 break
@@ -156,7 +156,6 @@ def shares_words(chunk: Chunk, query: Query, min_overlap: int, weights: Mapping[
 
 
 VERSION = "version"  # the column of the scores of rows that changed places
-
 
 _ALIKE = 0.5  # Jaccard similarity of two texts that are versions of one
 

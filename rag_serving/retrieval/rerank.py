@@ -73,10 +73,9 @@ class LexicalReranker:
 
     pool: int = POOL  # the number of rows to reorder
     proximity: bool = True  # whether the positions of terms count, not only their presence
-    unless: str = "rerank"  # the column of the other reranker
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
-        if self.unless in ranking.columns:
+        if RERANK in ranking.columns:
             return ranking
         first, values = ranking.head(self.pool), np.full(len(ranking), np.nan)
         if len(first) < 2 or not any(context.term_weights.values()):

@@ -36,7 +36,6 @@ NOTHING_READABLE = "who asks may read none of the published passages"
 """Also said where there is no passage at all: how many are hidden is told to nobody who may not read them."""
 NOTHING_IN_SCOPE = "nothing was found there, so everything was searched"
 
-
 # Of a question in another language than the pages': its words are not misspelt ones of theirs, and it is far from all.
 _ABROAD = {"spelling": False, "cosine_floor": -1.0}
 

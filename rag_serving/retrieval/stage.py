@@ -108,11 +108,7 @@ def in_turn(*runs: Run) -> Run:
 
 
 PASSAGES = 10  # passages that the model is estimated from
-
-
 TERMS, ORIGINAL = 40, 0.7  # terms that are taken from it, and what the query's own weigh beside them
-
-
 _COMMON = 2.3  # idf of a term that a tenth of all passages contain: it expands no query
 
 
@@ -130,10 +126,8 @@ def expanded(
     query: Mapping[str, float],
     passages: Sequence[tuple[float, Sequence[str]]],
     is_common: Callable[[str], bool] = lambda _: False,
-    count: int = TERMS,
-    original: float = ORIGINAL,
 ) -> dict[str, float]:
-    """Weights by term that sum to 1: `original` of them the query's, the others of the `count` strongest. `passages`
+    """Weights by term that sum to 1: `ORIGINAL` of them the query's, the others of the `TERMS` strongest. `passages`
     are scores above 0 and analyzed terms; a common term is never taken from them."""
     total = sum(score for score, terms in passages if terms)
     model: defaultdict[str, float] = defaultdict(float)
@@ -141,11 +135,11 @@ def expanded(
         for term, frequency in Counter(terms).items():
             model[term] += score / total * frequency / len(terms)
     strongest = sorted(model, key=lambda term: (-model[term], term))
-    taken = [term for term in strongest[: 2 * count] if not is_common(term)][:count]
+    taken = [term for term in strongest[: 2 * TERMS] if not is_common(term)][:TERMS]
     if not taken:
         return dict(query)
-    weights = {term: original * weight / sum(query.values()) for term, weight in query.items()}
-    rest = (1 - original) / sum(model[term] for term in taken)
+    weights = {term: ORIGINAL * weight / sum(query.values()) for term, weight in query.items()}
+    rest = (1 - ORIGINAL) / sum(model[term] for term in taken)
     for term in taken:
         weights[term] = weights.get(term, 0.0) + rest * model[term]
     return weights

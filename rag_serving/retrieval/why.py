@@ -121,7 +121,6 @@ _LONGEST = 40  # characters of a word that is shown
 _PART = re.compile(r"[^\W_]+")
 _WORD = re.compile(r"[^\s,;!?\"“”()]+")
 
-
 _REASONS: Mapping[Code, str] = {
     "title_words": "title has {words}",
     "heading_words": "heading has {words}",

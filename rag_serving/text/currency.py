@@ -73,7 +73,6 @@ _VERSION = re.compile(
     re.IGNORECASE,
 )
 
-
 _DOCS_VERSION = re.compile(r" \((?:unreleased )?version ([^()\s][^()]{0,60})\)\Z")
 _NUMBERING = re.compile(r"^\s*\d{1,3}(?:\.\d{1,3})*\.?\s+(?!(?:release|version|beta|alpha|rc)\b)(?=\S)", re.IGNORECASE)
 _FIRST_YEAR = 1900

@@ -17,7 +17,6 @@ from rag_serving.text.structure import FENCES, columns_of, line_of, units_above
 from rag_serving.text.units import Unit, cells_of
 
 _MOST_LINES = 12  # of a block of code that is quoted whole
-_MOST_ITEMS = 12
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,6 @@ class Layout:
     def run(self, unit: Unit, is_led: bool = True) -> Excerpt:
         """Return the steps of this unit's list, be it a single one, with or without their lead-in."""
         return self._as_list(self._items(unit), self.lead_in(unit) if is_led else "")
-
-    def listed(self, unit: Unit) -> Excerpt | None:
-        """Return the whole list of an item that a sentence leads in, with that sentence; None for a long list."""
-        items = self._items(unit)
-        return self._listed(items) if self.lead_in(unit) and len(items) <= _MOST_ITEMS else None
 
     def block(self, unit: Unit) -> Excerpt | None:
         """Return the lines of code around this one, in their fence if there are several, with the sentence that leads
