@@ -1,7 +1,5 @@
-"""`citelock build`: sync what changed, publish what follows from it, say what was done.
-
-A source that fails keeps its last good tables, the others go on, and the tenant is published with what is complete.
-"""
+"""`citelock build`: sync what changed, publish what follows from it, say what was done. A source that fails keeps its
+last good tables, the others go on, and the tenant is published with what is complete."""
 
 from __future__ import annotations
 
@@ -126,12 +124,10 @@ class BuildRun:
     def run(
         self, only: Collection[str], full: bool = False, retry_contexts: bool = False, estimate: bool = False
     ) -> Summary:
-        """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
-
-        With `estimate` nothing is published: the summary has the requests to models. The home folder should be a
+        """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model. With
+        `estimate` nothing is published: the summary has the requests to models. The home folder should be a
         `scratch_home`: syncs write there. Raises LockedError: another build is at it. Raises KeyboardInterrupt: a
-        person stopped it.
-        """
+        person stopped it."""
         started = time.monotonic()
         summary = Summary()
         keys = [key for key in sorted(self.config.sources) if not only or key in only]

@@ -1,7 +1,5 @@
-"""The web page's "Connect a source", for operators: what `citelock init` does, by its code, over HTTP.
-
-What asks sources is imported when it is needed: a machine that only serves has not got it.
-"""
+"""The web page's "Connect a source", for operators: what `citelock init` does, by its code, over HTTP. What asks
+sources is imported when it is needed: a machine that only serves has not got it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """`python -m rag_assets.build.inboxes`: makes what is uploaded, and pages that a wiki names in events, searchable at
-once, in a process that is ready for it.
-
-A run that Dagster starts waits for a tick of the sensor (every 5 s), for the queue, and for an interpreter that imports
-everything anew. Runs of this process wait for none of these, and the UI shows them like any other.
-"""
+once, in a process that is ready for it. A run that Dagster starts waits for a tick of the sensor (every 5 s), for the
+queue, and for an interpreter that imports everything anew. Runs of this process wait for none of these, and the UI
+shows them like any other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""`citelock init`: from five answers to a configuration, and what a first build of it would take.
-
-The file is written at the end, whole: a source that cannot be read, or Ctrl-C, leaves what was there.
-"""
+"""`citelock init`: from five answers to a configuration, and what a first build of it would take. The file is written
+at the end, whole: a source that cannot be read, or Ctrl-C, leaves what was there."""
 
 from __future__ import annotations
 

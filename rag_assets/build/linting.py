@@ -1,7 +1,5 @@
-"""`citelock lint`: what a folder of documentation, or a tenant's published pages, says wrong about itself.
-
-It shows pages whoever may read them: it is for who can read the folder, or the home folder, anyway.
-"""
+"""`citelock lint`: what a folder of documentation, or a tenant's published pages, says wrong about itself. It shows
+pages whoever may read them: it is for who can read the folder, or the home folder, anyway."""
 
 from __future__ import annotations
 

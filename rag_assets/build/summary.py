@@ -267,12 +267,10 @@ def _made_at(store: Store, key: str) -> str | None:
 
 def tenant_facts(store: Store, tenant: str, outcome: RunOutcome | None) -> dict[str, Any]:
     """Return the state of a tenant's publication, and this build's work on it: nothing without a run.
-
     `contexts_generated` counts a model's contexts; the metadata template costs nothing and does not count.
     `contexts_failed` counts the chunks for which a model failed, in this build or the last with requests. `left_out`
     has faulty documents. `narrowed_from` is present if the readers of a published generation were narrowed because no
-    build succeeded since. If a candidate was made and not published, `candidate` names it and `gates` are its own.
-    """
+    build succeeded since. If a candidate was made and not published, `candidate` names it and `gates` are its own."""
     state, manifest = records.read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
     current = state if state and manifest and state.generation == manifest.id else None

@@ -162,15 +162,12 @@ class EmbeddingObserver(Protocol):
 
     def expect(self, pages: Sequence[str]) -> None:
         """Texts of these pages, one each, are not known and have to be embedded."""
-        ...
 
     def count(self, computed: Sequence[tuple[str, str]]) -> None:
         """These pages' texts were embedded, and their vectors kept."""
-        ...
 
     def flush(self) -> None:
         """Write down the usage so far: embedding pauses."""
-        ...
 
 
 FILE = "vectors.sqlite"
@@ -204,7 +201,6 @@ class TextVectors(Protocol):
         self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None, pages: Sequence[str] = ()
     ) -> EmbeddedTexts:
         """Return the vectors of texts; see `VectorCache.embed`."""
-        ...
 
 
 def vector_key(model: str, text: str) -> str:
@@ -234,15 +230,11 @@ class VectorCache:
     def embed(
         self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None, pages: Sequence[str] = ()
     ) -> EmbeddedTexts:
-        """Return the texts' vectors, each different text computed at most once and soon remembered.
-
-        A killed run loses at most 64 texts, or a second's work of a faster model: a GPU is not kept waiting for 64
-        texts to be written.
-
+        """Return the texts' vectors, each different text computed at most once and soon remembered. A killed run loses
+        at most 64 texts, or a second's work of a faster model: a GPU is not kept waiting for 64 texts to be written.
         `progress` also receives the finished share of the characters: a text takes as long as it is. `pages`: the page
         of each text, for the observer; a repeated text counts for the first one. Raises ModelError: the model fails, is
-        another than this cache's, or the file cannot be written.
-        """
+        another than this cache's, or the file cannot be written."""
         if embedder.name != self.model:
             raise ModelError(f"vectors of {self.model!r} are asked of {embedder.name!r}; open the cache for that model")
         keys = [vector_key(self.model, text) for text in texts]

@@ -124,11 +124,9 @@ def locked(
     config: Config, folder: Path, wait_s: float = 0.0, run: str | None = None, shared_as: str | None = None
 ) -> Iterator[None]:
     """Lock a folder of the home, against other processes of this machine and, if the home is shared, other machines.
-
     `run`: the id of the run whose step this is; `shared_as`: the step's name, if other steps of its run may write other
     files there meanwhile. On other machines they wait for each other. Raises LockedError: somebody else still has it
-    after `wait_s` seconds. Raises ObjectHomeError: the store of a shared home cannot be used.
-    """
+    after `wait_s` seconds. Raises ObjectHomeError: the store of a shared home cannot be used."""
     is_remote = bool(config.object_store.url)
     patient_s = RUN_WAIT_S if run and is_remote else wait_s  # a lease does not say whose run has it
     if run and shared_as and not is_remote:

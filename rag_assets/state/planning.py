@@ -320,15 +320,13 @@ def publish_requests(
     now: float,
     never_started: Collection[str] = (),
 ) -> PublishRequests:
-    """Return the tenants to publish at this tick.
-
-    A tenant is started once for the same inputs, and again after RETRY_SECONDS when that did not publish them. It waits
-    for syncs in flight, so that two sources synced in the same minute are published once, but no longer than
-    QUIET_SECONDS: a source that is always syncing must not starve the others. `wanted`: per tenant the digest of its
-    present inputs. `published`: per tenant the digest in the published manifest. `publishing`: tenants with a publish
-    run in flight. `syncing`: tenants with an ingest run in flight. `memory`: of the last tick. `now`: seconds since the
-    epoch. `never_started`: tenants whose last run was requested and does not exist; that is no try.
-    """
+    """Return the tenants to publish at this tick. A tenant is started once for the same inputs, and again after
+    RETRY_SECONDS when that did not publish them. It waits for syncs in flight, so that two sources synced in the same
+    minute are published once, but no longer than QUIET_SECONDS: a source that is always syncing must not starve the
+    others. `wanted`: per tenant the digest of its present inputs. `published`: per tenant the digest in the published
+    manifest. `publishing`: tenants with a publish run in flight. `syncing`: tenants with an ingest run in flight.
+    `memory`: of the last tick. `now`: seconds since the epoch. `never_started`: tenants whose last run was requested
+    and does not exist; that is no try."""
     start: dict[str, str] = {}
     skipped: dict[str, str] = {}
     remember: dict[str, PublishAttempt] = {}

@@ -1,9 +1,7 @@
-"""Keys of machines: made, listed and revoked by `citelock keys`, looked up at each request.
-
-A row of the store counts only with its signature under the installation's secret: write access to the database alone
-can add no key, widen none and move none to another tenant. It can put back an earlier row of a key, from before it was
-revoked; a key therefore always ends. The lookup is used by the event loop alone, and so without locks.
-"""
+"""Keys of machines: made, listed and revoked by `citelock keys`, looked up at each request. A row of the store counts
+only with its signature under the installation's secret: write access to the database alone can add no key, widen none
+and move none to another tenant. It can put back an earlier row of a key, from before it was revoked; a key therefore
+always ends. The lookup is used by the event loop alone, and so without locks."""
 
 from __future__ import annotations
 
@@ -135,21 +133,13 @@ class KeyStore:
         self._database = GuardedDatabase(self._url, self._serving_db, METADATA)
 
     def add(self, key: ApiKey) -> None:
-        """Keep a new key.
-
-        Raises:
-            KeyStoreError: it cannot be kept.
-        """
+        """Keep a new key. Raises KeyStoreError: it cannot be kept."""
         row = self._signed(key)
         self._ask(lambda connection: connection.execute(insert(KEYS), row))
 
     def list(self, tenant: str) -> list[ApiKey]:
-        """Return the keys of a tenant, the newest first, those that are over included; a row that this installation
-        did not sign is none.
-
-        Raises:
-            KeyStoreError: they cannot be read.
-        """
+        """Return the keys of a tenant, the newest first, those that are over included; a row that this installation did
+        not sign is none. Raises KeyStoreError: they cannot be read."""
         if not self._is_there():
             return []
         query = select(KEYS).where(KEYS.c.tenant == tenant).order_by(KEYS.c.created.desc(), KEYS.c.id)
@@ -157,11 +147,8 @@ class KeyStore:
         return [key for row in rows if (key := self._believed(row)) is not None]
 
     def find(self, identifier: str) -> ApiKey | None:
-        """Return a key by its id; None if there is none that this installation signed.
-
-        Raises:
-            KeyStoreError: the database does not answer.
-        """
+        """Return a key by its id; None if there is none that this installation signed. Raises KeyStoreError: the
+        database does not answer."""
         if not self._is_there():
             return None
         query = select(KEYS).where(KEYS.c.id == identifier)
@@ -169,21 +156,14 @@ class KeyStore:
         return self._believed(dict(row)) if row is not None else None
 
     def revoke(self, key: ApiKey) -> None:
-        """Revoke a key. Revoked twice it keeps the first time.
-
-        Raises:
-            KeyStoreError: that cannot be written.
-        """
+        """Revoke a key. Revoked twice it keeps the first time. Raises KeyStoreError: that cannot be written."""
         row = self._signed(replace(key, revoked=int(self._clock())))
         is_new = KEYS.c.id == key.id, KEYS.c.revoked.is_(None)
         self._ask(lambda connection: connection.execute(update(KEYS).where(*is_new).values(row)))
 
     def forget(self, key: ApiKey) -> None:
-        """Revoke a key, unless it is, and take the user's name out of its row.
-
-        Raises:
-            KeyStoreError: that cannot be written.
-        """
+        """Revoke a key, unless it is, and take the user's name out of its row. Raises KeyStoreError: that cannot be
+        written."""
         revoked = int(self._clock()) if key.revoked is None else key.revoked
         row = self._signed(replace(key, user=None, revoked=revoked))
         self._ask(lambda connection: connection.execute(update(KEYS).where(KEYS.c.id == key.id).values(row)))
@@ -256,11 +236,8 @@ class KeyLookup:
         return _in_force(await self.find(identifier))
 
     async def find(self, identifier: str) -> ApiKey | None:
-        """Return a key, possibly an expired one; None if there is none.
-
-        Raises:
-            KeyStoreError: the database does not answer.
-        """
+        """Return a key, possibly an expired one; None if there is none. Raises KeyStoreError: the database does not
+        answer."""
         kept = self._found.get(identifier)
         if kept is not None and self._clock() - kept.at < FRESH_S:
             return kept.key

@@ -1,9 +1,7 @@
-"""The budget of one tenant: what may still be done, and what was used.
-
-A question, or a document, is counted before it is worked on, in the transaction that looks at the limits: of several
-processes no two get the last one. Tokens and money are known afterwards: what is under way when a limit is reached is
-finished. A process that is killed loses what its questions under way had used.
-"""
+"""The budget of one tenant: what may still be done, and what was used. A question, or a document, is counted before it
+is worked on, in the transaction that looks at the limits: of several processes no two get the last one. Tokens and
+money are known afterwards: what is under way when a limit is reached is finished. A process that is killed loses what
+its questions under way had used."""
 
 from __future__ import annotations
 

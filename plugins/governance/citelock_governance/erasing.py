@@ -1,8 +1,6 @@
 """Erasing a tenant: listing its data, deleting it, verifying, and the signed proof of all three; forgetting a user.
-
 Before anything is deleted, a signed record lists it. A killed process leaves the record, and the next one resumes from
-it. The proof is the same record, once nothing is left.
-"""
+it. The proof is the same record, once nothing is left."""
 
 from __future__ import annotations
 
@@ -89,11 +87,8 @@ def command(
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
     """Return the contents of `index`'s database for a tenant: {database: {table: rows}}, or in Qdrant {database:
-    {aliases, collections or points: count}}; empty ones are left out.
-
-    Raises:
-        PublishedError: the database is unavailable.
-    """
+    {aliases, collections or points: count}}; empty ones are left out. Raises PublishedError: the database is
+    unavailable."""
     if config.index.kind == "disk":
         return {}
     with _reported(tenant):
@@ -102,11 +97,8 @@ def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
 
 
 def remove_published(config: Config, tenant: str) -> None:
-    """Remove all that the database of `index` has of a tenant; none of another one.
-
-    Raises:
-        PublishedError: it cannot be removed; the next try removes the rest.
-    """
+    """Remove all that the database of `index` has of a tenant; none of another one. Raises PublishedError: it cannot be
+    removed; the next try removes the rest."""
     if config.index.kind != "disk":
         with _reported(tenant):
             open_database(config).erase(Store(config.home), tenant)
@@ -213,11 +205,7 @@ class TenantErasure:
 
     def found(self) -> dict[str, Any]:
         """Return the stored data of the tenant: rows by database and table, in Qdrant aliases, collections and points;
-        files and bytes by folder.
-
-        Raises:
-            EraseError, PublishedError: a database cannot be read.
-        """
+        files and bytes by folder. Raises EraseError, PublishedError: a database cannot be read."""
         rows = count_published(self._config, self._tenant)
         for name, engine in self._databases():
             with self._reported(engine), engine.connect() as connection:
@@ -234,11 +222,8 @@ class TenantErasure:
         return {"rows": rows, "folders": folders}
 
     def erase(self) -> dict[str, Any]:
-        """Remove all of it, and return the proof, which is also written into the home folder.
-
-        Raises:
-            EraseError, PublishedError: a database or a file cannot be removed; the next try removes the rest.
-        """
+        """Remove all of it, and return the proof, which is also written into the home folder. Raises EraseError,
+        PublishedError: a database or a file cannot be removed; the next try removes the rest."""
         record = self._begin()
         remove_published(self._config, self._tenant)
         for _, engine in self._databases():

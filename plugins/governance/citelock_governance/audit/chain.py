@@ -1,10 +1,8 @@
-"""Rows as a chain: the hash of a row, and the signature.
-
-The hash of a row is the SHA-256 of the canonical JSON of its columns, the previous row's hash among them, so that the
-chain can be followed in an export. The signature is the HMAC-SHA256 (RFC 2104) of that hash under a key of the
-installation: without it no row, and no head, can be made. A chain that an attacker shortens to an earlier state of both
-is detected by heads stored elsewhere (`anchor`). J. Kelsey, B. Schneier, Secure Audit Logs (1999).
-"""
+"""Rows as a chain: the hash of a row, and the signature. The hash of a row is the SHA-256 of the canonical JSON of its
+columns, the previous row's hash among them, so that the chain can be followed in an export. The signature is the
+HMAC-SHA256 (RFC 2104) of that hash under a key of the installation: without it no row, and no head, can be made. A
+chain that an attacker shortens to an earlier state of both is detected by heads stored elsewhere (`anchor`). J. Kelsey,
+B. Schneier, Secure Audit Logs (1999)."""
 
 from __future__ import annotations
 
@@ -43,11 +41,7 @@ class AnchorFile:
         self.path = home / FOLDER / f"{tenant}.json"
 
     def read(self) -> Anchor | None:
-        """Return the anchor; None if there is no file.
-
-        Raises:
-            StoreError: it cannot be read, or was altered.
-        """
+        """Return the anchor; None if there is no file. Raises StoreError: it cannot be read, or was altered."""
         if not self.path.exists():
             return None
         content = read_signed(self._store, self.path)
@@ -57,11 +51,8 @@ class AnchorFile:
             raise StoreError(f"{self.path} does not name a row of the audit log") from None
 
     def advance(self, newest: Anchor, is_on_chain: IsOnChain) -> bool:
-        """Move the anchor to a newer row, if the one that it names is on the same chain; return whether it is.
-
-        Raises:
-            StoreError: the file was altered. OSError: it cannot be written.
-        """
+        """Move the anchor to a newer row, if the one that it names is on the same chain; return whether it is. Raises
+        StoreError: the file was altered. OSError: it cannot be written."""
         from filelock import FileLock
 
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,20 +89,13 @@ CONTENT = (
 
 @dataclass(frozen=True)
 class Head:
-    """The ends of a chain.
-
-    Attributes:
-        first_sequence: of the oldest stored row.
-        first_previous: hash of the row before that one.
-        sequence: of the newest row; 0 if none was written yet.
-        hash: of the newest row.
-    """
+    """The ends of a chain."""
 
     tenant: str
-    first_sequence: int = 1
-    first_previous: str = GENESIS
-    sequence: int = 0
-    hash: str = GENESIS
+    first_sequence: int = 1  # of the oldest stored row
+    first_previous: str = GENESIS  # hash of the row before that one
+    sequence: int = 0  # of the newest row; 0 if none was written yet
+    hash: str = GENESIS  # of the newest row
 
     def payload(self) -> dict[str, Any]:
         """Return the fields by name."""

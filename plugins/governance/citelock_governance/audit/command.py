@@ -29,11 +29,8 @@ PURPOSE = "audit checkpoint"
 
 
 def make_checkpoint(verifier: Verifier, home: Path, tenant: str) -> dict[str, Any]:
-    """Return a signed record of the newest row of a chain.
-
-    Raises:
-        AuditError: there is no log, it cannot be read, or its head was altered.
-    """
+    """Return a signed record of the newest row of a chain. Raises AuditError: there is no log, it cannot be read, or
+    its head was altered."""
     with verifier.reading() as connection:
         stored = connection.execute(select(HEADS).where(HEADS.c.tenant == tenant)).mappings().first()
     if stored is None:
@@ -47,11 +44,8 @@ def make_checkpoint(verifier: Verifier, home: Path, tenant: str) -> dict[str, An
 
 
 def read_checkpoints(path: Path, home: Path) -> dict[str, list[Anchor]]:
-    """Return the rows that a file of checkpoints names, one in a line, by tenant.
-
-    Raises:
-        AuditError: the file cannot be read, or a checkpoint was not made here.
-    """
+    """Return the rows that a file of checkpoints names, one in a line, by tenant. Raises AuditError: the file cannot be
+    read, or a checkpoint was not made here."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -74,11 +68,8 @@ _MAX_LINE = 4 << 20
 
 
 def exported(verifier: Verifier, home: Path, tenant: str, is_opened: bool = False) -> Iterator[str]:
-    """Yield the lines of an export. `is_opened`: rows include actor and query, if these are stored.
-
-    Raises:
-        AuditError: there is no log, or it cannot be read.
-    """
+    """Yield the lines of an export. `is_opened`: rows include actor and query, if these are stored. Raises AuditError:
+    there is no log, or it cannot be read."""
     persons = Persons(home, tenant)
     with verifier.reading() as connection:
         stored = connection.execute(select(HEADS).where(HEADS.c.tenant == tenant)).mappings().first()
@@ -102,11 +93,8 @@ def exported(verifier: Verifier, home: Path, tenant: str, is_opened: bool = Fals
 
 
 def verify_export(lines: Iterable[str], home: Path) -> ChainVerdict:
-    """Return the verdict on the rows of an export, by the file alone.
-
-    Raises:
-        AuditError: it is no export of this installation.
-    """
+    """Return the verdict on the rows of an export, by the file alone. Raises AuditError: it is no export of this
+    installation."""
     digest, following = hashlib.sha256(), iter(lines)
     first = next(following, "")
     header = _parsed(first)

@@ -5,8 +5,7 @@ database's write lock (SQLite). All rows of a batch are committed at once.
 
 A row has a person's random pseudonym, and texts sealed with that person's own key. One row of `audit_persons` links
 person, pseudonym and key. When it is deleted, rows keep their bytes, so that the chain still verifies, but persons and
-questions can no longer be recovered.
-"""
+questions can no longer be recovered."""
 
 from __future__ import annotations
 
@@ -109,14 +108,10 @@ _BEGIN = {"append": "BEGIN IMMEDIATE", "read": "BEGIN"}
 
 
 def open_audit_engine(url: str | None, serving_db: Path, access: Access) -> Engine:
-    """Return the engine of the audit log's database. Nothing is connected yet.
-
-    A transaction that appends excludes other writers from its first statement on, and is on disk when it is committed;
-    one that reads sees one state. SQLite begins neither by itself before a row is changed.
-
-    Raises:
-        TelemetryError: the URL is none, or its driver is not installed.
-    """
+    """Return the engine of the audit log's database. Nothing is connected yet. A transaction that appends excludes
+    other writers from its first statement on, and is on disk when it is committed; one that reads sees one state.
+    SQLite begins neither by itself before a row is changed. Raises TelemetryError: the URL is none, or its driver is
+    not installed."""
     engine = open_engine(url, serving_db)
     if engine.dialect.name != "sqlite":
         return engine.execution_options(isolation_level="REPEATABLE READ") if access == "read" else engine
@@ -249,13 +244,8 @@ class Persons:
 
 def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:
     """Delete the rows from before the last `keep_days`, and persons in none of the others; return how many rows there
-    were.
-
-    The signed head then has the first row and its predecessor's hash, and a row of the chain itself records the cut.
-
-    Raises:
-        AuditError: the log cannot be written.
-    """
+    were. The signed head then has the first row and its predecessor's hash, and a row of the chain itself records the
+    cut. Raises AuditError: the log cannot be written."""
     oldest = ((now or datetime.now(UTC)) - timedelta(days=keep_days)).isoformat(timespec="microseconds")
     count = 0
 
@@ -281,13 +271,8 @@ def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:
 
 
 def restart(ledger: Ledger, details: Mapping[str, Any]) -> Head:
-    """Delete all rows of a chain, and begin a new one after their numbers; return its head.
-
-    `details`: the reason, the fault, and the file of the exported rows.
-
-    Raises:
-        AuditError: the log cannot be written.
-    """
+    """Delete all rows of a chain, and begin a new one after their numbers; return its head. `details`: the reason, the
+    fault, and the file of the exported rows. Raises AuditError: the log cannot be written."""
 
     def work(connection: Connection, head: Head) -> Head:
         mine = ROWS.c.tenant == ledger.tenant
@@ -334,24 +319,16 @@ class Ledger:
 
     def append(self, events: Sequence[Event], keeps_head: bool = True) -> Head:
         """Append events in their order, all or none; return the new head. `keeps_head`: in the home folder as well, at
-        once; else when `keep_head` is called.
-
-        Raises:
-            AuditError: the database is away, the secret cannot be used, or the head was altered.
-        """
+        once; else when `keep_head` is called. Raises AuditError: the database is away, the secret cannot be used, or
+        the head was altered."""
         head = self._committed(lambda connection, head: self.extended(connection, head, events))
         if keeps_head:
             self.keep_head()
         return head
 
     def transact(self, work: Callable[[Connection, Head], Head], is_new: bool = False) -> Head:
-        """Return the head that some work makes of the one before, in a transaction of its own.
-
-        `is_new`: the work begins another chain, without checking head and anchor of the one before.
-
-        Raises:
-            AuditError: as `append`.
-        """
+        """Return the head that some work makes of the one before, in a transaction of its own. `is_new`: the work
+        begins another chain, without checking head and anchor of the one before. Raises AuditError: as `append`."""
         head = self._committed(work, is_new)
         self.keep_head()
         return head
@@ -386,11 +363,7 @@ class Ledger:
         return head
 
     def forget(self, user: str) -> int:
-        """Unlink a user from all rows; return how many pseudonyms they had, 0 or 1.
-
-        Raises:
-            AuditError: as `append`.
-        """
+        """Unlink a user from all rows; return how many pseudonyms they had, 0 or 1. Raises AuditError: as `append`."""
         try:
             with self._opened().begin() as connection:
                 return self._persons.forget(connection, user)
@@ -419,11 +392,8 @@ class Ledger:
             return self._engine
 
     def _locked_head(self, connection: Connection, signer: Signer | None) -> Head:
-        """Return the head, locked until the transaction ends; without a signer unverified.
-
-        Raises:
-            AuditError: it was altered: a row after it would make it look right.
-        """
+        """Return the head, locked until the transaction ends; without a signer unverified. Raises AuditError: it was
+        altered: a row after it would make it look right."""
         begun = Head(self.tenant)
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
         first = {**begun.payload(), "signature": self._signer.of_head(begun)}

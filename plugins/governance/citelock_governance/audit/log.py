@@ -1,9 +1,7 @@
-"""The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode.
-
-Whatever waits while a transaction is committed goes with the next one: a commit serves many callers. In mode `required`
-a caller waits until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database
-is away, and those that must be dropped are counted in the log itself.
-"""
+"""The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode. Whatever waits
+while a transaction is committed goes with the next one: a commit serves many callers. In mode `required` a caller waits
+until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database is away, and
+those that must be dropped are counted in the log itself."""
 
 from __future__ import annotations
 

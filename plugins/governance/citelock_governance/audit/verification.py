@@ -28,19 +28,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ChainVerdict:
-    """The result of verifying one chain.
-
-    Attributes:
-        rows: followed rows, up to the fault if there is one.
-        fault: the first fault; None: the chain is intact.
-        anchored: the newest row recorded in the home folder; None: there is none.
-    """
+    """The result of verifying one chain."""
 
     tenant: str
-    rows: int
+    rows: int  # that were followed, up to the fault if there is one
     head: Head | None
-    fault: str | None = None
-    anchored: int | None = None
+    fault: str | None = None  # the first one; None: the chain is intact
+    anchored: int | None = None  # the newest row recorded in the home folder; None: there is none
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape."""
@@ -107,11 +101,8 @@ class Verifier:
         self._home, self._url = home, url
 
     def tenants(self) -> list[str]:
-        """Return the tenants that have a log, or should have one, in alphabetical order.
-
-        Raises:
-            AuditError: the database cannot be read.
-        """
+        """Return the tenants that have a log, or should have one, in alphabetical order. Raises AuditError: the
+        database cannot be read."""
         with self.reading() as connection:
             names = {*connection.execute(select(HEADS.c.tenant)).scalars()}
             names |= {*connection.execute(select(ROWS.c.tenant).distinct()).scalars()}
@@ -119,11 +110,8 @@ class Verifier:
         return sorted(names | kept)
 
     def verify(self, tenant: str, marked: Sequence[Anchor] = ()) -> ChainVerdict:
-        """Return the verdict on the chain of a tenant. `marked`: rows known from checkpoints.
-
-        Raises:
-            AuditError: the database cannot be read, or the secret cannot be used.
-        """
+        """Return the verdict on the chain of a tenant. `marked`: rows known from checkpoints. Raises AuditError: the
+        database cannot be read, or the secret cannot be used."""
         try:
             signer, anchor = Signer(self._home), AnchorFile(self._home, tenant).read()
         except StoreError as error:
@@ -137,11 +125,8 @@ class Verifier:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection within a transaction that sees one state of the log, and changes nothing.
-
-        Raises:
-            AuditError: the database cannot be read, or has no log.
-        """
+        """Yield a connection within a transaction that sees one state of the log, and changes nothing. Raises
+        AuditError: the database cannot be read, or has no log."""
         serving_db = Store(self._home).serving_db()
         if self._url is None and not serving_db.is_file():
             raise NoAuditLogError(f"there is no audit log: {serving_db} does not exist; set audit.mode to keep one")

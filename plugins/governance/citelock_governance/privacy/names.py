@@ -1,8 +1,6 @@
-"""Names of people in a text, by a token-classification model.
-
-torch and transformers are imported when the first text is read. A model that cannot be opened, or fails, is an error:
-the caller must not take that for a text without names.
-"""
+"""Names of people in a text, by a token-classification model. torch and transformers are imported when the first text
+is read. A model that cannot be opened, or fails, is an error: the caller must not take that for a text without
+names."""
 
 from __future__ import annotations
 
@@ -51,11 +49,8 @@ class NameFinder:
         self._recent: dict[bytes, list[Span]] = {}
 
     def spans(self, text: str) -> list[Span]:
-        """Return where the names of a text begin and end. Spans of recent texts are remembered by their digests.
-
-        Raises:
-            NamesError: the model cannot be opened, or failed.
-        """
+        """Return where the names of a text begin and end. Spans of recent texts are remembered by their digests. Raises
+        NamesError: the model cannot be opened, or failed."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
         found = self._recent.get(digest)
         if found is None:
@@ -105,11 +100,8 @@ def name_finder(folder: Path) -> NameFinder:
 
 
 def check_names_model(folder: Path) -> None:
-    """Refuse a folder that cannot be a model of names, without opening it.
-
-    Raises:
-        NamesError: packages are missing, or the folder has no token classifier with a label of persons.
-    """
+    """Refuse a folder that cannot be a model of names, without opening it. Raises NamesError: packages are missing, or
+    the folder has no token classifier with a label of persons."""
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise NamesError(f"names of people take {missing[0]}, which is not installed; pip install 'citelock[names]'")
     try:
@@ -136,11 +128,7 @@ class _Model:
     """A token classifier with its tokenizer."""
 
     def __init__(self, folder: Path) -> None:
-        """Open it and read a word with it.
-
-        Raises:
-            NamesError: it cannot be opened, or fails.
-        """
+        """Open it and read a word with it. Raises NamesError: it cannot be opened, or fails."""
         check_names_model(folder)
         self._tokenizing = threading.Lock()  # truncation is state of the tokenizer
         try:
@@ -173,11 +161,7 @@ class _Model:
         self._window = min(limit for limit in limits if limit > 0)
 
     def tokens(self, text: str) -> list[Span]:
-        """Return the spans of the tokens of names in a text, in its order.
-
-        Raises:
-            NamesError: the model failed.
-        """
+        """Return the spans of the tokens of names in a text, in its order. Raises NamesError: the model failed."""
         try:
             return sorted(set(self._labelled(_SURROGATE.sub("\ufffd", text))))
         except NamesError:

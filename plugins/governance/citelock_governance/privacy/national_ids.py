@@ -1,7 +1,5 @@
-"""National ids of persons in a text: their shapes by country, and their check digits.
-
-Ids whose shape and check digit one number in ten has count only after a word that names them.
-"""
+"""National ids of persons in a text: their shapes by country, and their check digits. Ids whose shape and check digit
+one number in ten has count only after a word that names them."""
 
 from __future__ import annotations
 
@@ -19,17 +17,11 @@ _EDGES = r"(?<![\w.,:/#-]){}(?![\w]|[.,:/-]\d)"
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of id.
+    """A kind of id."""
 
-    Attributes:
-        shape: its pattern.
-        check: the module of stdnum that validates it; None: the shape suffices.
-        words: one of them must precede it; None: not required.
-    """
-
-    shape: str
-    check: str | None
-    words: str | None = None
+    shape: str  # its pattern
+    check: str | None  # the module of stdnum that validates it; None: the shape suffices
+    words: str | None = None  # one of them must precede it; None: not required
 
 
 _KINDS: Mapping[str, tuple[_Kind, ...]] = {

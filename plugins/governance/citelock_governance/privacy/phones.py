@@ -1,9 +1,6 @@
-"""Telephone numbers in a text.
-
-A number that begins with + or 00 is known by itself. Any other is read as one of the configured regions, and must look
-like one: with the region's trunk prefix, in groups as people write them there, or behind a word such as "Tel". Plain
-digits, dates, versions, addresses of machines and ids of chunks do not.
-"""
+"""Telephone numbers in a text. A number that begins with + or 00 is known by itself. Any other is read as one of the
+configured regions, and must look like one: with the region's trunk prefix, in groups as people write them there, or
+behind a word such as "Tel". Plain digits, dates, versions, addresses of machines and ids of chunks do not."""
 
 from __future__ import annotations
 

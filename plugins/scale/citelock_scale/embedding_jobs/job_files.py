@@ -6,8 +6,7 @@ that needs its texts writes them again. Its content is used only if it has the c
 Objects are under the tenant's own prefix, as `tenants/NAME/jobs/KIND/ID`, so that erasing a tenant erases them. They
 are written without the tenant's lease: no name is ever written with two different contents that matter. If the home is
 an object store, the tenant's cache belongs to the machine with the tenant's lease: a worker writes an object for each
-job, named by the job and its claim, and the build reads those of jobs that are done.
-"""
+job, named by the job and its claim, and the build reads those of jobs that are done."""
 
 from __future__ import annotations
 
@@ -39,19 +38,15 @@ class JobFiles(Protocol):
 
     def write(self, tenant: str, name: str, content: bytes) -> None:
         """Keep a content under a name, in place of another one."""
-        ...
 
     def read(self, tenant: str, name: str) -> bytes | None:
         """Return a content; None if there is none of that name that this installation wrote."""
-        ...
 
     def remove(self, tenant: str, name: str) -> None:
         """Remove a content, if there is one."""
-        ...
 
     def listed(self, tenant: str) -> Iterator[tuple[str, float]]:
         """Yield the names and ages [s] of a tenant's contents."""
-        ...
 
 
 class FolderFiles:
@@ -125,23 +120,15 @@ class Payloads:
         self._files = files
 
     def save(self, tenant: str, model: str, items: Sequence[EmbeddingText]) -> str:
-        """Write the texts of a job; return its id.
-
-        Raises:
-            OSError, StoreError: they cannot be written.
-        """
+        """Write the texts of a job; return its id. Raises OSError, StoreError: they cannot be written."""
         name = job_id(tenant, model, [item.key for item in items])
         rows = [{"key": item.key, "text": item.text, "page_id": item.page_id} for item in items]
         self._files.write(tenant, name, json.dumps(rows).encode())
         return name
 
     def load(self, claim: JobClaim) -> list[EmbeddingText]:
-        """Return the texts of a job.
-
-        Raises:
-            PayloadError: they are not there, or are others.
-            OSError, StoreError: where they are kept is away.
-        """
+        """Return the texts of a job. Raises PayloadError: they are not there, or are others. Raises OSError,
+        StoreError: where they are kept is away."""
         content = self._files.read(claim.tenant, claim.id)
         if content is None:
             raise PayloadError(f"{LACKS_TEXTS}: workers and builds must share the home, and its secret")
@@ -186,20 +173,16 @@ class JobResults(Protocol):
 
     def known(self, claim: JobClaim) -> set[str]:
         """Return the keys of a job whose vectors need not be computed."""
-        ...
 
     def keep(self, claim: JobClaim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
         """Store the results of a job, so that a build finds them once the job is done."""
-        ...
 
     def collect(self, cache: VectorCache, tenant: str, keys: Collection[str]) -> bool:
         """Take the vectors of some keys into a build's cache, as far as jobs that are done have them; return whether
         there were any that it had not."""
-        ...
 
     def sweep(self, cache: VectorCache, tenant: str) -> None:
         """Remove everything that no build needs any more."""
-        ...
 
 
 class CachedResults:

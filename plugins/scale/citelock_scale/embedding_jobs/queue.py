@@ -6,8 +6,7 @@ it: a worker that lost the job has a lower number, and changes nothing.
 Start-time fair queueing (Goyal, Vin, Cheng: Start-time fair queueing, SIGCOMM 1996) with equal weights: each tenant has
 a virtual time up to which it was served, in tokens. The one with the least is next; it is charged when a job is
 claimed. The clock of all is the start of the job that was claimed last: a new or returning tenant starts there, so that
-nobody saves up turns while idle, and nobody pays for having worked alone.
-"""
+nobody saves up turns while idle, and nobody pays for having worked alone."""
 
 from __future__ import annotations
 
@@ -112,10 +111,8 @@ class TenantTurn:
 
 
 def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> TenantTurn | None:
-    """Return the tenant of the next claim; None if each is at a limit. `clock`: virtual time of all.
-
-    Among equally served ones, that with the fewest jobs.
-    """
+    """Return the tenant of the next claim; None if each is at a limit. `clock`: virtual time of all. Among equally
+    served ones, that with the fewest jobs."""
     allowed = [turn for turn in turns if turn.running < turn.limits.concurrency and turn.free_at <= now]
     return min(allowed, key=lambda turn: (max(turn.served, clock), turn.waiting, turn.tenant), default=None)
 
@@ -152,11 +149,9 @@ class JobQueue:
         return cls(JobsDatabase(config), jobs, tenants, clock)
 
     def enqueue(self, batches: Sequence[Batch]) -> list[str]:
-        """Enqueue batches of one tenant and model; return the ids of the new ones.
-
-        A batch of which any text is in a job that waits, runs or was put aside is left out: that job embeds it. So are
-        batches beyond the bound of the queue.
-        """
+        """Enqueue batches of one tenant and model; return the ids of the new ones. A batch of which any text is in a
+        job that waits, runs or was put aside is left out: that job embeds it. So are batches beyond the bound of the
+        queue."""
         if not batches:
             return []
         tenant, model = batches[0].tenant, batches[0].model
@@ -178,10 +173,8 @@ class JobQueue:
         return [batch.id for batch in new]
 
     def claim(self, worker: str, model: str, tenant: str | None = None) -> JobClaim | None:
-        """Return the next job, leased for `lease_s`; None if none is due for this model.
-
-        `tenant`: only jobs of this one, ignoring its limits.
-        """
+        """Return the next job, leased for `lease_s`; None if none is due for this model. `tenant`: only jobs of this
+        one, ignoring its limits."""
         if not self._has_due(model):
             return None
         with self.database.writing() as connection:
@@ -204,10 +197,8 @@ class JobQueue:
 
     def finish(self, claim: JobClaim, usage: Sequence[PageUsage], failures: Sequence[Failure] = ()) -> bool:
         """Note a job as done but for the texts that failed, which become jobs of their own; return False if it was
-        lost, and nothing noted.
-
-        A text that failed is tried again after a while, and put aside after `Jobs.attempts`.
-        """
+        lost, and nothing noted. A text that failed is tried again after a while, and put aside after
+        `Jobs.attempts`."""
         with self.database.writing() as connection:
             now = self.clock()
             failed = {key for failure in failures for key in failure.keys}

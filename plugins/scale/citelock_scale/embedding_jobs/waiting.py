@@ -1,8 +1,6 @@
-"""A build whose missing texts are embedded by workers: it enqueues them, waits, and takes their vectors.
-
-Batches are cut as the build itself would cut them, the longest texts first, by the number of texts and of tokens. The
-bound of the queue delays the build (backpressure): the rest is enqueued as jobs are done.
-"""
+"""A build whose missing texts are embedded by workers: it enqueues them, waits, and takes their vectors. Batches are
+cut as the build itself would cut them, the longest texts first, by the number of texts and of tokens. The bound of the
+queue delays the build (backpressure): the rest is enqueued as jobs are done."""
 
 from __future__ import annotations
 
@@ -53,12 +51,8 @@ from rag_serving.models.protocols import Embedder, ModelError
 
 
 def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str | None = None) -> Worker:
-    """Return a worker on an installation's queue; `tenant`: take only this one's jobs.
-
-    Raises:
-        ModelError: the server that gives the model's name does not answer.
-        ObjectHomeError: the store of a shared home cannot be used.
-    """
+    """Return a worker on an installation's queue; `tenant`: take only this one's jobs. Raises ModelError: the server
+    that gives the model's name does not answer. Raises ObjectHomeError: the store of a shared home cannot be used."""
     budgets = open_budgets(config, config.tenants if tenant is None else [tenant])
     model = MeteredModel(embedder, UsageCounter(config.embedding), budgets)
     shelf = JobShelf(open_payloads(config), _results(config, queue, embedder.name))
@@ -66,11 +60,8 @@ def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str
 
 
 def open_payloads(config: Config) -> Payloads:
-    """Return the texts of jobs: files of the home, or objects of the store that is the home.
-
-    Raises:
-        ObjectHomeError: the store cannot be used.
-    """
+    """Return the texts of jobs: files of the home, or objects of the store that is the home. Raises ObjectHomeError:
+    the store cannot be used."""
     home = object_home(config)
     if home is None:
         return Payloads(FolderFiles(Store(config.home), FOLDER))
@@ -220,13 +211,9 @@ class WorkerVectors:
         progress: Progress | None = None,
         pages: Sequence[str] = (),
     ) -> EmbeddedTexts:
-        """Return the vectors of texts, like `VectorCache.embed`, once workers have embedded the missing ones.
-
-        Raises:
-            DeadTextsError: some were put aside.
-            BudgetError: the tenant's budget is spent; enqueued jobs stay.
-            ModelError: there is no progress, or the database is away for longer than `jobs.stalled_s`.
-        """
+        """Return the vectors of texts, like `VectorCache.embed`, once workers have embedded the missing ones. Raises
+        DeadTextsError: some were put aside. Raises BudgetError: the tenant's budget is spent; enqueued jobs stay.
+        Raises ModelError: there is no progress, or the database is away for longer than `jobs.stalled_s`."""
         model = self._cache.model
         keys = [vector_key(model, text) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))

@@ -1,9 +1,7 @@
-"""A worker: takes the job whose turn it is, embeds its texts, keeps their vectors where the build finds them.
-
-A worker may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not
-computed again. One that was only slow and lost its job changes nothing of the job; its vectors are kept, and what they
-took is counted.
-"""
+"""A worker: takes the job whose turn it is, embeds its texts, keeps their vectors where the build finds them. A worker
+may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not computed
+again. One that was only slow and lost its job changes nothing of the job; its vectors are kept, and what they took is
+counted."""
 
 from __future__ import annotations
 
@@ -88,13 +86,9 @@ class IsolatedVectors(NamedTuple):
 
 
 def embed_isolated(embedder: Embedder, items: Sequence[EmbeddingText]) -> IsolatedVectors:
-    """Return the vectors of a batch; a failing one is halved until the refused texts are isolated.
-
-    With p refused texts of n, about 2 p log2(n) calls are made, each beside one for a harmless text.
-
-    Raises:
-        ModelAwayError: it does not embed a harmless text either.
-    """
+    """Return the vectors of a batch; a failing one is halved until the refused texts are isolated. With p refused texts
+    of n, about 2 p log2(n) calls are made, each beside one for a harmless text. Raises ModelAwayError: it does not
+    embed a harmless text either."""
     if not items:
         return IsolatedVectors([], [], [])
     try:
@@ -195,11 +189,8 @@ class Worker:
     """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
 
     def __init__(self, queue: JobQueue, shelf: JobShelf, model: MeteredModel, tenant: str | None = None) -> None:
-        """`tenant`: take only this one's jobs; None: those of all, in turn.
-
-        Raises:
-            ModelError: the server that gives the model's name does not answer.
-        """
+        """`tenant`: take only this one's jobs; None: those of all, in turn. Raises ModelError: the server that gives
+        the model's name does not answer."""
         self.name, self.model, self.tally = new_name(), model.embedder.name, Tally()
         self.payloads, self.results = shelf.payloads, shelf.results
         self._queue, self._metered = queue, model
@@ -236,12 +227,9 @@ class Worker:
             return True
 
     def step(self) -> bool:
-        """Do a job if one is due; return whether there was one.
-
-        Raises:
-            JobsError: the database cannot be used; the job that was begun goes to another worker when its lease ends.
-            ModelError: the model, or the tenant's disk or store, is away; the job was given back, no text is to blame.
-        """
+        """Do a job if one is due; return whether there was one. Raises JobsError: the database cannot be used; the job
+        that was begun goes to another worker when its lease ends. Raises ModelError: the model, or the tenant's disk or
+        store, is away; the job was given back, no text is to blame."""
         claim = self._queue.claim(self.name, self.model, self.tenant)
         if claim is None:
             return False
@@ -268,11 +256,7 @@ class Worker:
             budget.close()
 
     def check_budget(self, tenant: str) -> None:
-        """Look whether a tenant may have more embedded.
-
-        Raises:
-            BudgetError: not now.
-        """
+        """Look whether a tenant may have more embedded. Raises BudgetError: not now."""
         if budget := self._metered.budgets.get(tenant):
             budget.check()
 

@@ -1,8 +1,6 @@
-"""Runs as tasks of Celery workers, taken over by another worker when theirs is lost.
-
-Dagster's own launcher queries the result backend alone, which reports "started" for ever when a task's worker was
-killed, and nothing for one that waits in the queue: runs would hang, or be started twice.
-"""
+"""Runs as tasks of Celery workers, taken over by another worker when theirs is lost. Dagster's own launcher queries the
+result backend alone, which reports "started" for ever when a task's worker was killed, and nothing for one that waits
+in the queue: runs would hang, or be started twice."""
 
 from __future__ import annotations
 

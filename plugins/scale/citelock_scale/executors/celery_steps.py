@@ -1,9 +1,7 @@
-"""Steps as tasks of Celery workers, handed out again when their worker is lost.
-
-A message is taken from the broker when its task begins: a step is run by one worker at a time, however long it takes.
-So nothing else notices when its worker is killed. Redis would hand a message that is acknowledged late to a second
-worker after its visibility timeout, whether or not the first one is still at it.
-"""
+"""Steps as tasks of Celery workers, handed out again when their worker is lost. A message is taken from the broker when
+its task begins: a step is run by one worker at a time, however long it takes. So nothing else notices when its worker
+is killed. Redis would hand a message that is acknowledged late to a second worker after its visibility timeout, whether
+or not the first one is still at it."""
 
 from __future__ import annotations
 
@@ -116,11 +114,7 @@ class WatchedStep:
         return is_ready or is_lost
 
     def get(self) -> Any:
-        """Return the events of the step.
-
-        Raises:
-            StepLostError: its worker was lost too often.
-        """
+        """Return the events of the step. Raises StepLostError: its worker was lost too often."""
         if self._is_given_up or self._result is None:
             raise StepLostError(
                 "its worker was lost each time that the step was handed out ; look for "

@@ -134,12 +134,8 @@ def _print_repaired(name: str, found: Repaired, dry_run: bool, without_lost: boo
 
 
 def _shared(config: Config) -> ObjectHome:
-    """Return the home in an object store.
-
-    Raises:
-        ConfigError: it is a folder of this machine.
-        ObjectHomeError: it cannot be used.
-    """
+    """Return the home in an object store. Raises ConfigError: it is a folder of this machine. Raises ObjectHomeError:
+    it cannot be used."""
     home = object_home(config)
     if home is None:
         raise ConfigError(f"home is a folder of this machine ({config.home}); `home: s3://BUCKET/PREFIX` shares it")

@@ -123,8 +123,8 @@ class Look(NamedTuple):
 
 
 class FollowedFolder:
-    """Keeps a folder of this machine what was published last. `problem`: why it is not; None if it is. `look`: what
-    the store said last, None if it has said nothing yet."""
+    """Keeps a folder of this machine what was published last. `problem`: why it is not; None if it is. `look`: what the
+    store said last, None if it has said nothing yet."""
 
     def __init__(self, home: ObjectHome, name: str, needs: Needs = to_answer) -> None:
         self.name = name
@@ -137,11 +137,8 @@ class FollowedFolder:
         return seen.head.number != self._number
 
     def is_older(self, seen: Seen | None) -> bool:
-        """Return whether this machine has another state than the one of a head, whichever process fetched it.
-
-        Raises:
-            ObjectHomeError: the store lost the head.
-        """
+        """Return whether this machine has another state than the one of a head, whichever process fetched it. Raises
+        ObjectHomeError: the store lost the head."""
         if seen is not None and not self.is_behind(seen):
             return False
         folder = self._home.folder(self.name)
@@ -151,11 +148,8 @@ class FollowedFolder:
         return folder.number != seen.head.number
 
     def fetch(self, seen: Seen) -> None:
-        """Fetch a head's files; if it was replaced, and its objects deleted meanwhile, those of the new head.
-
-        Raises:
-            ObjectHomeError: the store cannot be used, or its objects are damaged.
-        """
+        """Fetch a head's files; if it was replaced, and its objects deleted meanwhile, those of the new head. Raises
+        ObjectHomeError: the store cannot be used, or its objects are damaged."""
         for left in reversed(range(_TRIES)):
             try:
                 self._fetch(seen.head)

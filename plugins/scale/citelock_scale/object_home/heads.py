@@ -1,9 +1,7 @@
-"""The head of a shared folder: the tree in force, and the right to write the next one.
-
-One object has both, so that a writer that lost its lease cannot move the tree: every write names the version that it
-replaces, and taking the lease is a write. No clocks are compared: a writer counts as gone when its head did not change
-for `lease_s` of the waiting machine's own time. One that only stalled finds the head changed, and writes nothing.
-"""
+"""The head of a shared folder: the tree in force, and the right to write the next one. One object has both, so that a
+writer that lost its lease cannot move the tree: every write names the version that it replaces, and taking the lease is
+a write. No clocks are compared: a writer counts as gone when its head did not change for `lease_s` of the waiting
+machine's own time. One that only stalled finds the head changed, and writes nothing."""
 
 from __future__ import annotations
 
@@ -37,11 +35,9 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class FolderHead:
     """The state of a folder in force. `number` grows with every tree, `fencing` with every writer, `beat` as it lives.
-
     `write` is unique, so that a writer recognizes its own head; `swept` is the number at which objects that no tree
     needed were deleted last. `erased`: nothing is in force, and `tree` is the last one, which lists its objects;
-    `erasure` is the number of the last erasure: machines delete older copies.
-    """
+    `erasure` is the number of the last erasure: machines delete older copies."""
 
     folder: str
     tree: str | None = None
@@ -97,11 +93,8 @@ class Heads:
         self._known: dict[str, tuple[Stored, FolderHead]] = {}
 
     def read(self, folder: str) -> Seen | None:
-        """Return the head of a folder, None if there is none. One that did not change is not sent again.
-
-        Raises:
-            ObjectHomeError: it is not one that this installation signed, or the store does not answer.
-        """
+        """Return the head of a folder, None if there is none. One that did not change is not sent again. Raises
+        ObjectHomeError: it is not one that this installation signed, or the store does not answer."""
         known = self._known.get(folder)
         stored = self._objects.read(_name(folder), _LARGEST_BYTES, known[0] if known else None)
         if stored is None:
@@ -112,10 +105,8 @@ class Heads:
         return Seen(known[1], stored.version)
 
     def read_all(self, folders: Sequence[str]) -> Iterator[tuple[str, Seen | ObjectHomeError | None]]:
-        """Yield folders with their heads, or with the fault, several requests at once, in the given order.
-
-        If the store does not answer for one, later ones may be left out.
-        """
+        """Yield folders with their heads, or with the fault, several requests at once, in the given order. If the store
+        does not answer for one, later ones may be left out."""
         is_away = Event()
 
         def read(folder: str) -> tuple[Seen | ObjectHomeError | None, bool]:
@@ -207,11 +198,8 @@ def _name(folder: str) -> str:
 
 
 class Lease:
-    """The right to write one folder, kept alive by a thread until `release`.
-
-    `edition` is in the names of all contents that are sent under this lease, and of no others; `sent` are the names of
-    all objects that were.
-    """
+    """The right to write one folder, kept alive by a thread until `release`. `edition` is in the names of all contents
+    that are sent under this lease, and of no others; `sent` are the names of all objects that were."""
 
     def __init__(self, heads: Heads, seen: Seen, lease_s: float) -> None:
         self._heads, self._seen, self._every_s = heads, seen, lease_s / 3
@@ -226,12 +214,8 @@ class Lease:
         return self._seen.head
 
     def release(self, tree: str | None) -> FolderHead:
-        """Put a tree in force and let go, both at once.
-
-        Raises:
-            HeldError: somebody else took the lease; nothing was put in force.
-            ObjectHomeError: the store does not answer.
-        """
+        """Put a tree in force and let go, both at once. Raises HeldError: somebody else took the lease; nothing was put
+        in force. Raises ObjectHomeError: the store does not answer."""
         self.stop()
         wanted = self._seen.head.released(tree)
         with self._lock:
@@ -244,11 +228,7 @@ class Lease:
         return written.head
 
     def check(self) -> None:
-        """See that nobody took the lease, as far as this machine has heard.
-
-        Raises:
-            HeldError: somebody did.
-        """
+        """See that nobody took the lease, as far as this machine has heard. Raises HeldError: somebody did."""
         if self._is_lost:
             raise self._taken()
 
@@ -259,11 +239,8 @@ class Lease:
         )
 
     def note_sweep(self) -> bool:
-        """Record the start of a sweep. Return whether the lease is still valid.
-
-        Raises:
-            ObjectHomeError: the store does not answer.
-        """
+        """Record the start of a sweep. Return whether the lease is still valid. Raises ObjectHomeError: the store does
+        not answer."""
         with self._lock:
             written = self._heads.write(self._seen.head.after_sweep(), self._seen)
             self._seen = written or self._seen
@@ -290,12 +267,8 @@ class Lease:
 
 def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: FolderHead | None = None) -> Lease:
     """Wait until nobody writes a folder, and take the right to. `known`: the head to go on from, unless the store has
-    one that is as new.
-
-    Raises:
-        HeldError: somebody still writes there after `wait_s`, and lives.
-        ObjectHomeError: the store does not answer.
-    """
+    one that is as new. Raises HeldError: somebody still writes there after `wait_s`, and lives. Raises ObjectHomeError:
+    the store does not answer."""
     me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     began = changed = time.monotonic()
     last: Seen | None = None

@@ -52,31 +52,20 @@ class ObjectHome:
         return SharedFolder(self.objects, self.home, name, self.settings.parallel)
 
     def refresh(self, name: str) -> None:
-        """Update a folder to the last shared state, unless a process of this machine writes there.
-
-        Raises:
-            ObjectHomeError: the store cannot be used.
-        """
+        """Update a folder to the last shared state, unless a process of this machine writes there. Raises
+        ObjectHomeError: the store cannot be used."""
         with unless_written(self.home / name) as is_free:
             if is_free and (seen := self.heads.read(name)):
                 self.folder(name).fetch(seen.head)
 
     def listed(self, name: str) -> Listed:
-        """Return the store's objects of a folder.
-
-        Raises:
-            ObjectHomeError: the store cannot be used.
-        """
+        """Return the store's objects of a folder. Raises ObjectHomeError: the store cannot be used."""
         seen = self.heads.read(name)
         return listed(self.folder(name), seen.head if seen else FolderHead(name))
 
     def sweep(self, name: str, wait_s: float = 0.0) -> Listed:
-        """Delete the objects of a folder that its tree in force does not need. Return the listing before.
-
-        Raises:
-            HeldError: another machine writes there.
-            ObjectHomeError: the store cannot be used.
-        """
+        """Delete the objects of a folder that its tree in force does not need. Return the listing before. Raises
+        HeldError: another machine writes there. Raises ObjectHomeError: the store cannot be used."""
         lease = take_lease(self.heads, name, self.settings.lease_s, wait_s)
         try:
             return sweep(self.folder(name), lease)
@@ -85,13 +74,8 @@ class ObjectHome:
 
     def repair(self, name: str, dry_run: bool = False, without_lost: bool = False, wait_s: float = 0.0) -> Repaired:
         """Compare the objects of a folder with their digests, and send lost ones again from this machine.
-
-        `without_lost`: publish the folder without lost files that this machine lacks, too.
-
-        Raises:
-            HeldError: another machine writes there.
-            ObjectHomeError: the store cannot be used, or nothing can be published.
-        """
+        `without_lost`: publish the folder without lost files that this machine lacks, too. Raises HeldError: another
+        machine writes there. Raises ObjectHomeError: the store cannot be used, or nothing can be published."""
         folder = self.folder(name)
         if dry_run:
             return looked_over(folder, self.heads.read(name), without_lost)
@@ -115,31 +99,20 @@ class ObjectHome:
         return self.follower(config, config.tenants, None if on_disk else to_answer_from_a_database)
 
     def count(self, name: str) -> int:
-        """Return how many objects there are of a folder, but for a head that says it was erased.
-
-        Raises:
-            ObjectHomeError: the store cannot be used.
-        """
+        """Return how many objects there are of a folder, but for a head that says it was erased. Raises
+        ObjectHomeError: the store cannot be used."""
         return remaining(self.folder(name), self.heads)
 
     def erase(self, name: str) -> Erased:
-        """Erase a folder in the store, and have all machines delete their copies.
-
-        Raises:
-            ObjectHomeError: the store cannot be used; the next try deletes the rest.
-        """
+        """Erase a folder in the store, and have all machines delete their copies. Raises ObjectHomeError: the store
+        cannot be used; the next try deletes the rest."""
         return erase(self.folder(name), self.heads)
 
     def writing(self, name: str, wait_s: float = 0.0) -> AbstractContextManager[None]:
-        """Reserve a folder for writing: fetch what was shared last, and share it at the end.
-
-        Within a process it may be reserved again, by other threads, too. Work done before an error is shared, too, as
-        in a local folder; that of a process that is killed, or told to end, stays on this machine.
-
-        Raises:
-            HeldError: another machine writes there.
-            ObjectHomeError: the store cannot be used; nothing is lost on this machine.
-        """
+        """Reserve a folder for writing: fetch what was shared last, and share it at the end. Within a process it may be
+        reserved again, by other threads, too. Work done before an error is shared, too, as in a local folder; that of a
+        process that is killed, or told to end, stays on this machine. Raises HeldError: another machine writes there.
+        Raises ObjectHomeError: the store cannot be used; nothing is lost on this machine."""
         return self._writing.of(name, wait_s)
 
     def _begin(self, name: str, wait_s: float) -> tuple[SharedFolder, Lease]:
@@ -164,11 +137,8 @@ class ObjectHome:
 
 
 def object_home(config: Config) -> ObjectHome | None:
-    """Return the home that a configuration shares with other machines, None if it is a folder of this one.
-
-    Raises:
-        ObjectHomeError: it cannot be used.
-    """
+    """Return the home that a configuration shares with other machines, None if it is a folder of this one. Raises
+    ObjectHomeError: it cannot be used."""
     if not config.object_store.url:
         return None
     return _opened(config.object_store.model_dump_json(), config.home)

@@ -76,10 +76,8 @@ class Objects:
         )
 
     def read(self, name: str, largest: int = _LARGEST_BYTES, known: Stored | None = None) -> Stored | None:
-        """Return an object of at most `largest` bytes, None if there is none.
-
-        Where the store says that it is still the `known` one, its content is not sent again.
-        """
+        """Return an object of at most `largest` bytes, None if there is none. Where the store says that it is still the
+        `known` one, its content is not sent again."""
         with self._reported(name):
             try:
                 # Only another one than the known is asked for; a folder has no such requests.
@@ -99,8 +97,8 @@ class Objects:
         return self._put(name, content, None)
 
     def replace(self, name: str, content: bytes, version: Version) -> Version | None:
-        """Write an object in place of the one with that version. Return the new version, or None if it has another
-        one by now."""
+        """Write an object in place of the one with that version. Return the new version, or None if it has another one
+        by now."""
         return self._put(name, content, version)
 
     def size(self, name: str) -> int | None:
@@ -118,14 +116,9 @@ class Objects:
             self._store.put(name, blocks, use_multipart=True, chunk_size=part, max_concurrency=_PARTS_AT_ONCE)
 
     def blocks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yield the first `size` bytes of an object, a few megabytes at a time.
-
-        Each block is a request of its own, which has its own time and is tried again by itself.
-
-        Raises:
-            MissingError: there is no such object.
-            ObjectHomeError: the store cannot be used.
-        """
+        """Yield the first `size` bytes of an object, a few megabytes at a time. Each block is a request of its own,
+        which has its own time and is tried again by itself. Raises MissingError: there is no such object. Raises
+        ObjectHomeError: the store cannot be used."""
         for start in range(0, size, PART_BYTES):
             with self._reported(name):
                 try:
@@ -160,11 +153,8 @@ class Objects:
             self._store.delete(name)
 
     def check_conditions(self, name: str, content: bytes) -> None:
-        """Verify with an existing object that the store refuses a conditional write whose condition is false.
-
-        Raises:
-            ObjectHomeError: it does not, so two builds could publish different things at once.
-        """
+        """Verify with an existing object that the store refuses a conditional write whose condition is false. Raises
+        ObjectHomeError: it does not, so two builds could publish different things at once."""
         if self.create(name, content) is not None or self.replace(name, content, _NEVER) is not None:
             raise ObjectHomeError(
                 f"{self.url} ignores If-None-Match or If-Match, without which machines cannot share a home; "

@@ -1,8 +1,6 @@
-"""One folder of this machine and its tree in the store: fetching changes, and this machine's records of both.
-
-A file that was compared with its digest waits below `.fetched` until all are there, and then all are moved in. So a
-process killed on the way leaves files that the next one reuses, and an unchanged folder.
-"""
+"""One folder of this machine and its tree in the store: fetching changes, and this machine's records of both. A file
+that was compared with its digest waits below `.fetched` until all are there, and then all are moved in. So a process
+killed on the way leaves files that the next one reuses, and an unchanged folder."""
 
 from __future__ import annotations
 
@@ -96,11 +94,8 @@ def content_of(tree: Tree) -> bytes:
 
 
 def tree_of(content: bytes, digest: str) -> Tree:
-    """Return a stored tree.
-
-    Raises:
-        ObjectHomeError: it differs from its name's digest, or names a file outside of its folder.
-    """
+    """Return a stored tree. Raises ObjectHomeError: it differs from its name's digest, or names a file outside of its
+    folder."""
     if hashlib.sha256(content).hexdigest() != digest:
         raise ObjectHomeError(
             f"tree {digest} was altered; `citelock home repair` on a machine that has it puts it in force again"
@@ -174,11 +169,8 @@ def shared_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def scanned(folder: Path, known: Known) -> tuple[Files, Known]:
-    """Return the files of a folder, and the facts to remember; one with a known stamp is not read.
-
-    Raises:
-        ObjectHomeError: a file changes while it is read.
-    """
+    """Return the files of a folder, and the facts to remember; one with a known stamp is not read. Raises
+    ObjectHomeError: a file changes while it is read."""
     files, seen = dict[str, FileFact](), dict[str, tuple[Stamp, str]]()
     for path, status in shared_files(folder):
         stamp = Stamp.of(status)
@@ -189,11 +181,8 @@ def scanned(folder: Path, known: Known) -> tuple[Files, Known]:
 
 
 def unchanged_blocks(path: Path, fact: FileFact) -> Iterator[bytes]:
-    """Yield a file's content in blocks of a megabyte.
-
-    Raises:
-        ObjectHomeError: at the end, if it differs from the digest.
-    """
+    """Yield a file's content in blocks of a megabyte. Raises ObjectHomeError: at the end, if it differs from the
+    digest."""
     made, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while block := file.read(_READ_BYTES):
@@ -256,13 +245,9 @@ class Downloads:
         self._waiting = folder / FOLDER
 
     def fetch(self, files: Mapping[str, FileFact], local: Mapping[str, Path]) -> None:
-        """Fetch files, and move them in once all are there, those that name others last. `local`: files of this
-        machine by the digest that they should have.
-
-        Raises:
-            ObjectHomeError: one cannot be fetched, or differs from its digest; the folder is unchanged.
-            OSError: the disk does not take it.
-        """
+        """Fetch files, and move them in once all are there, those that name others last. `local`: files of this machine
+        by the digest that they should have. Raises ObjectHomeError: one cannot be fetched, or differs from its digest;
+        the folder is unchanged. Raises OSError: the disk does not take it."""
         facts = {fact.digest: fact for fact in files.values()}
         self._clear(set(facts))
         if not files:
@@ -367,11 +352,8 @@ def unless_written(folder: Path) -> Iterator[bool]:
 
 
 class SharedFolder:
-    """One folder below the home, by its path such as `tenants/acme`.
-
-    `builds`: whether this machine ever had the whole of it, as builds do; then nothing that the store still has is
-    deleted here.
-    """
+    """One folder below the home, by its path such as `tenants/acme`. `builds`: whether this machine ever had the whole
+    of it, as builds do; then nothing that the store still has is deleted here."""
 
     def __init__(self, objects: Objects, home: Path, name: str, parallel: int) -> None:
         self.name, self.folder = name, home / name
@@ -382,14 +364,10 @@ class SharedFolder:
         self._seen, self._tree, self._known, self.builds = self._noted()
 
     def fetch(self, head: FolderHead, wanted: Wanted | None = None) -> None:
-        """Update the folder to the head. A machine that only reads names the `wanted` files, and deletes none.
-
-        Files of a killed build are kept while the head is the last one seen by this machine.
-
-        Raises:
-            ObjectHomeError: the head is older than one that was seen, a file is missing or damaged; the folder is then
-                unchanged, or has newer files beside those that answer.
-        """
+        """Update the folder to the head. A machine that only reads names the `wanted` files, and deletes none. Files of
+        a killed build are kept while the head is the last one seen by this machine. Raises ObjectHomeError: the head is
+        older than one that was seen, a file is missing or damaged; the folder is then unchanged, or has newer files
+        beside those that answer."""
         self.refuse_older(head)
         if head.erasure > self._seen.number:
             self.empty(head)
@@ -445,12 +423,8 @@ class SharedFolder:
         return {path: FileFact(digest, stamp.size) for path, (stamp, digest) in self._known.items()}
 
     def tree(self, head: FolderHead) -> Tree:
-        """Return a head's tree, from this machine's copy if it has one.
-
-        Raises:
-            MissingError: the store has no such object.
-            ObjectHomeError: it differs from its name's digest, or the store cannot be used.
-        """
+        """Return a head's tree, from this machine's copy if it has one. Raises MissingError: the store has no such
+        object. Raises ObjectHomeError: it differs from its name's digest, or the store cannot be used."""
         assert head.tree
         return self.known_tree(head.tree) or self.stored_tree(head.tree)
 

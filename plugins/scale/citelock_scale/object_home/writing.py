@@ -79,11 +79,8 @@ def restored(folder: SharedFolder, seen: Seen | None) -> FolderHead | None:
 
 
 def looked_over(folder: SharedFolder, seen: Seen | None, without_lost: bool) -> Repaired:
-    """Return the effect of a repair; nothing is changed.
-
-    Raises:
-        ObjectHomeError: the store cannot be used, or the tree is lost and this machine does not remember it.
-    """
+    """Return the effect of a repair; nothing is changed. Raises ObjectHomeError: the store cannot be used, or the tree
+    is lost and this machine does not remember it."""
     known = restored(folder, seen)
     head = known or (seen.head if seen else FolderHead(folder.name))
     if head.in_force is None:
@@ -92,12 +89,9 @@ def looked_over(folder: SharedFolder, seen: Seen | None, without_lost: bool) -> 
 
 
 def repair(folder: SharedFolder, lease: Lease, known: FolderHead | None, without_lost: bool) -> Repaired:
-    """Send lost objects, publish them, and end the lease. `known`: the head to continue from.
-
-    Raises:
-        HeldError: another machine took over.
-        ObjectHomeError: the store cannot be used, or the tree is lost and this machine does not remember it.
-    """
+    """Send lost objects, publish them, and end the lease. `known`: the head to continue from. Raises HeldError: another
+    machine took over. Raises ObjectHomeError: the store cannot be used, or the tree is lost and this machine does not
+    remember it."""
     head, is_head_lost = lease.head, known is not None and lease.head.number == known.number
     repaired, digest = Repaired(0, ("head",) if is_head_lost else (), (), ()), head.tree
     try:
@@ -185,11 +179,8 @@ class Listed(NamedTuple):
 
 
 def listed(folder: SharedFolder, head: FolderHead) -> Listed:
-    """Return the store's objects of a folder. Foreign names are counted and never old.
-
-    Raises:
-        ObjectHomeError: the store cannot be used, or the head's tree is missing or altered.
-    """
+    """Return the store's objects of a folder. Foreign names are counted and never old. Raises ObjectHomeError: the
+    store cannot be used, or the head's tree is missing or altered."""
     needed = set[str]()
     if head.in_force:
         needed = {name for name, _ in folder.tree(head).blobs(folder.name)}
@@ -204,12 +195,9 @@ def listed(folder: SharedFolder, head: FolderHead) -> Listed:
 
 
 def sweep(folder: SharedFolder, lease: Lease) -> Listed:
-    """Delete the objects that the tree in force does not need, and return the listing before.
-
-    Raises:
-        HeldError: another machine took the lease; nothing was deleted.
-        ObjectHomeError: the store cannot be used; the next sweep deletes the rest.
-    """
+    """Delete the objects that the tree in force does not need, and return the listing before. Raises HeldError: another
+    machine took the lease; nothing was deleted. Raises ObjectHomeError: the store cannot be used; the next sweep
+    deletes the rest."""
     found = listed(folder, lease.head)
     if not lease.note_sweep():
         raise HeldError(f"another machine took over {folder.name}; nothing was deleted")
@@ -237,11 +225,8 @@ class _NamedObject(NamedTuple):
 
 
 def erase(folder: SharedFolder, heads: Heads) -> Erased:
-    """Publish a head that marks the folder as erased, and delete its objects.
-
-    Raises:
-        ObjectHomeError: the store cannot be used, or keeps objects; the next try deletes the rest.
-    """
+    """Publish a head that marks the folder as erased, and delete its objects. Raises ObjectHomeError: the store cannot
+    be used, or keeps objects; the next try deletes the rest."""
     seen = heads.read(folder.name)
     if seen is None and not folder.seen.number and not _listed(folder):
         return Erased(0, 0, 0, None)
@@ -254,10 +239,8 @@ def erase(folder: SharedFolder, heads: Heads) -> Erased:
 
 
 def remaining(folder: SharedFolder, heads: Heads) -> int:
-    """Return how many objects there are of a folder, by the store's list and by the trees that its head leads to.
-
-    Those of a folder that was erased are looked for one by one, since lists may be late; the head is not counted.
-    """
+    """Return how many objects there are of a folder, by the store's list and by the trees that its head leads to. Those
+    of a folder that was erased are looked for one by one, since lists may be late; the head is not counted."""
     seen = heads.read(folder.name)
     names = set(_listed(folder))
     if seen is None:
@@ -335,12 +318,8 @@ _log = logging.getLogger(__name__)
 
 def send(folder: SharedFolder, lease: Lease) -> str | None:
     """Store the files that the tree in force lacks. Return the digest of the folder's tree, which is that of the head
-    if nothing changed.
-
-    Raises:
-        HeldError: somebody else took the lease.
-        ObjectHomeError: the store cannot be used, or a file changes while it is sent.
-    """
+    if nothing changed. Raises HeldError: somebody else took the lease. Raises ObjectHomeError: the store cannot be
+    used, or a file changes while it is sent."""
     before = folder.tree(lease.head) if lease.head.in_force else None
     files = folder.scan()
     if files == (before.files if before else {}):
@@ -404,14 +383,10 @@ class WritingRight:
 
     @contextmanager
     def of(self, name: str, wait_s: float) -> Iterator[None]:
-        """Reserve a folder for writing; later entrants join, and the last one shares.
-
-        Work done before an error is shared, too; that of a process that is told to end stays on this machine.
-
-        Raises:
-            HeldError: another machine writes there, or took over.
-            ObjectHomeError: the store cannot be used; nothing is lost on this machine.
-        """
+        """Reserve a folder for writing; later entrants join, and the last one shares. Work done before an error is
+        shared, too; that of a process that is told to end stays on this machine. Raises HeldError: another machine
+        writes there, or took over. Raises ObjectHomeError: the store cannot be used; nothing is lost on this
+        machine."""
         with self._lock:
             held = self._held[name]
         with held.lock:

@@ -81,11 +81,9 @@ def list_published(connection: Any, tenant_id: UUID) -> list[PublishedGeneration
 
 
 def move_pointer(connection: Any, tenant_id: UUID, generation_id: str, settings: Index) -> bool:
-    """Point to an existing generation; return False if there is none.
-
-    `connection`: in a publisher's name; `settings`: how `search_chunks_hybrid` searches it. The generation that the
-    pointer left is kept for the questions that began on it.
-    """
+    """Point to an existing generation; return False if there is none. `connection`: in a publisher's name; `settings`:
+    how `search_chunks_hybrid` searches it. The generation that the pointer left is kept for the questions that began on
+    it."""
     moved = connection.execute(
         "INSERT INTO citelock.pointers (tenant_id, generation, placement, dimension, ann, weights, ann_chunks, "
         "ef_search) SELECT tenant_id, generation, placement, dimension, ann, %s::float8[], %s, %s "
@@ -113,10 +111,8 @@ class Publisher:
     """Moves one tenant's pointer. Every call is a transaction of its own, and alone among the tenant's publishers."""
 
     def __init__(self, config: Config, tenant: str) -> None:
-        """Raises:
-        ConfigError: index.writer_url is not set.
-        SecretError: the installation's secret cannot be used.
-        """
+        """Raises ConfigError: index.writer_url is not set. Raises SecretError: the installation's secret cannot be
+        used."""
         if not config.index.writer_url:
             raise ConfigError(
                 "index.writer_url is not set: postgresql://citelock_writer@host/name (CITELOCK_INDEX__WRITER_URL)"
@@ -129,11 +125,7 @@ class Publisher:
         return self.signer.tenant_id(self.tenant)
 
     def point_to(self, generation_id: str) -> None:
-        """Let the pointer name a generation that is in the database.
-
-        Raises:
-            RemoteDataError: it is not.
-        """
+        """Let the pointer name a generation that is in the database. Raises RemoteDataError: it is not."""
         with self.transaction() as connection:
             if not move_pointer(connection, self.tenant_id, generation_id, self.settings):
                 raise RemoteDataError(
@@ -153,11 +145,8 @@ class Publisher:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """Yield a connection in one transaction, which is undone where anything fails.
-
-        Raises:
-            RemoteError: the database refuses, is gone, or takes too long.
-        """
+        """Yield a connection in one transaction, which is undone where anything fails. Raises RemoteError: the database
+        refuses, is gone, or takes too long."""
         import psycopg
 
         try:
@@ -196,11 +185,8 @@ _PARTITIONS = (
 
 
 def remove_generation(connection: Any, tenant_id: UUID, generation_id: str) -> None:
-    """Remove a generation that the pointer does not name. `connection`: in a publisher's name.
-
-    Raises:
-        psycopg.errors.LockNotAvailable: somebody reads it.
-    """
+    """Remove a generation that the pointer does not name. `connection`: in a publisher's name. Raises
+    psycopg.errors.LockNotAvailable: somebody reads it."""
     set_locally(connection, {"lock_timeout": f"{LOCK_S}s"})
     connection.execute("SELECT citelock.drop_partitions(%s)", (generation_id,))
     for table in _OF_GENERATIONS:
@@ -212,11 +198,8 @@ def remove_generation(connection: Any, tenant_id: UUID, generation_id: str) -> N
 
 
 def count_of_tenant(publisher: Publisher) -> dict[str, int]:
-    """Return how many rows each table has of the publisher's tenant, and `partitions`, of those that have any.
-
-    Raises:
-        RemoteError: the database refuses, is gone, or takes too long.
-    """
+    """Return how many rows each table has of the publisher's tenant, and `partitions`, of those that have any. Raises
+    RemoteError: the database refuses, is gone, or takes too long."""
     counts = {}
     with publisher.transaction() as connection:
         for table in _OF_TENANTS:
@@ -230,11 +213,8 @@ def count_of_tenant(publisher: Publisher) -> dict[str, int]:
 
 
 def remove_tenant(publisher: Publisher) -> None:
-    """Remove all of the publisher's tenant from the database, in one transaction: all of it, or nothing.
-
-    Raises:
-        RemoteError: the database refuses, is gone, or somebody keeps reading.
-    """
+    """Remove all of the publisher's tenant from the database, in one transaction: all of it, or nothing. Raises
+    RemoteError: the database refuses, is gone, or somebody keeps reading."""
     for left in reversed(range(_TRIES)):
         try:
             _remove_tenant(publisher)

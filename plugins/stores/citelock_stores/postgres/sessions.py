@@ -1,9 +1,7 @@
-"""Transactions on somebody's behalf, on pooled connections: the caller is signed with the installation's secret.
-
-An id is a keyed digest: the database's catalogs, or a guessed name, reveal nothing. Claims are set with `SET LOCAL`:
-they end with their transaction, whichever caller gets the connection next. They are sent as parameters, never within
-statements, so that no other session reads them in `pg_stat_activity`.
-"""
+"""Transactions on somebody's behalf, on pooled connections: the caller is signed with the installation's secret. An id
+is a keyed digest: the database's catalogs, or a guessed name, reveal nothing. Claims are set with `SET LOCAL`: they end
+with their transaction, whichever caller gets the connection next. They are sent as parameters, never within statements,
+so that no other session reads them in `pg_stat_activity`."""
 
 from __future__ import annotations
 
@@ -125,9 +123,7 @@ class _BrokenError(Exception):
 
 class DatabaseSessions:
     """Connections to the database as one of its users. Safe to use from several threads; opens none before first use.
-
-    `timeout_s`: the time limit of one statement.
-    """
+    `timeout_s`: the time limit of one statement."""
 
     def __init__(self, url: str, connections: int, timeout_s: float) -> None:
         self._url, self._connections, self.timeout_s = url, connections, timeout_s
@@ -143,10 +139,7 @@ class DatabaseSessions:
         local: Mapping[str, str] | None = None,
     ) -> list[tuple[Any, ...]]:
         """Return the rows of one statement on somebody's behalf; `local` are further settings of its transaction.
-
-        Raises:
-            RemoteConnectionError, RemoteTimeoutError, RemoteDataError: as the protocol says.
-        """
+        Raises RemoteConnectionError, RemoteTimeoutError, RemoteDataError: as the protocol says."""
         deadline.check()
         seconds = max(0.01, deadline.at_most(self.timeout_s))
         settings = {**settings_of(sign(seconds), seconds), **(local or {})}
@@ -170,11 +163,8 @@ class DatabaseSessions:
     def _read(
         self, seconds: float, settings: Mapping[str, str], statement: str, values: Sequence[object]
     ) -> list[tuple[Any, ...]]:
-        """Run a statement in a transaction that is sent at once, and return its rows.
-
-        Raises:
-            psycopg.Error; _BrokenError if the connection was closed meanwhile.
-        """
+        """Run a statement in a transaction that is sent at once, and return its rows. Raises psycopg.Error;
+        _BrokenError if the connection was closed meanwhile."""
         from psycopg import OperationalError
 
         pool = self._opened()
@@ -211,11 +201,8 @@ class DatabaseSessions:
             pool.check()
 
     def _opened(self) -> ConnectionPool[Any]:
-        """Return the pool; after a failure, or the first time, only if the database answers.
-
-        Raises:
-            RemoteConnectionError: it was away a moment ago; psycopg.OperationalError: it is.
-        """
+        """Return the pool; after a failure, or the first time, only if the database answers. Raises
+        RemoteConnectionError: it was away a moment ago; psycopg.OperationalError: it is."""
         is_known = self._pool is not None and self._breaker.state == "closed"
         if not self._breaker.allow():
             raise RemoteConnectionError("the database of `index` was not reachable a moment ago")
@@ -229,11 +216,8 @@ class DatabaseSessions:
 
 
 def open_pool(url: str, connections: int) -> ConnectionPool[Any]:
-    """Return a pool of so many connections, each made when it is first needed.
-
-    Raises:
-        RemoteDataError: psycopg is not installed, or the URL is none.
-    """
+    """Return a pool of so many connections, each made when it is first needed. Raises RemoteDataError: psycopg is not
+    installed, or the URL is none."""
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict

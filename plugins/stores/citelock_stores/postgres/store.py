@@ -1,13 +1,10 @@
-"""The database of published generations, read on behalf of one principal.
-
-Nearest vectors: exact if few rows are readable, else by HNSW and compared again. An HNSW index has all rows of a
-generation; row policies drop hidden ones while it is walked, and the walk goes on until there are enough
-(`hnsw.iterative_scan`). If a caller may read few of the rows, or filters leave few, all of them are compared instead.
-Scores are computed here from the stored vectors, as for a generation on disk. A filter does not steer the walk, which
-would end among the first rows that pass, however near they are. The thousand nearest rows are fetched, and if enough of
-them pass, these are the filter's nearest. Otherwise the filtered rows are far from the question, and are compared row
-by row.
-"""
+"""The database of published generations, read on behalf of one principal. Nearest vectors: exact if few rows are
+readable, else by HNSW and compared again. An HNSW index has all rows of a generation; row policies drop hidden ones
+while it is walked, and the walk goes on until there are enough (`hnsw.iterative_scan`). If a caller may read few of the
+rows, or filters leave few, all of them are compared instead. Scores are computed here from the stored vectors, as for a
+generation on disk. A filter does not steer the walk, which would end among the first rows that pass, however near they
+are. The thousand nearest rows are fetched, and if enough of them pass, these are the filter's nearest. Otherwise the
+filtered rows are far from the question, and are compared row by row."""
 
 from __future__ import annotations
 
@@ -73,11 +70,7 @@ def pack_vectors(vectors: NDArray[np.float32]) -> list[bytes]:
 
 
 def unpack_vectors(packed: Sequence[bytes], dimension: int) -> NDArray[np.float32]:
-    """Return vectors [n, d] of pgvector's binary form.
-
-    Raises:
-        RemoteDataError: one has another dimension.
-    """
+    """Return vectors [n, d] of pgvector's binary form. Raises RemoteDataError: one has another dimension."""
     size = _VECTOR_HEADER + 4 * dimension
     if any(len(vector) != size for vector in packed):
         raise RemoteDataError("a stored vector has another dimension than its generation; publish it again")
@@ -407,10 +400,7 @@ class PostgresStore:
     """Generations in PostgreSQL; a `RemoteStore`. Safe to use from several threads; nothing is sent by making one."""
 
     def __init__(self, config: Config) -> None:
-        """Raises:
-        ConfigError: index.url is not set.
-        SecretError: the installation's secret cannot be used.
-        """
+        """Raises ConfigError: index.url is not set. Raises SecretError: the installation's secret cannot be used."""
         if not config.index.url:
             raise ConfigError("index.url is not set: postgresql://citelock_app@host/name (CITELOCK_INDEX__URL)")
         self._settings = config.index

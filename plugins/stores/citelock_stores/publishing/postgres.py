@@ -1,8 +1,6 @@
-"""Publishing a checked generation into PostgreSQL: all of it and the pointer in one transaction, or nothing.
-
-Whatever ends this process or the server meanwhile, the database undoes what was not committed: the generation before
-answers, and nothing is left that the next publication would have to mend. Publications of one tenant follow each other.
-"""
+"""Publishing a checked generation into PostgreSQL: all of it and the pointer in one transaction, or nothing. Whatever
+ends this process or the server meanwhile, the database undoes what was not committed: the generation before answers,
+and nothing is left that the next publication would have to mend. Publications of one tenant follow each other."""
 
 from __future__ import annotations
 
@@ -293,14 +291,9 @@ class PostgresPublisher(Publisher):
     """Copies one tenant's generations into the database, and removes those that nobody needs any more."""
 
     def publish(self, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
-        """Copy a generation, unless it exists, and move the pointer to it; return the number of copied rows, by
-        table: none if it was there.
-
-        `manifest`: the bytes of its `manifest.json`.
-
-        Raises:
-            RemoteError: the database refuses, or is gone; the publication is unchanged.
-        """
+        """Copy a generation, unless it exists, and move the pointer to it; return the number of copied rows, by table:
+        none if it was there. `manifest`: the bytes of its `manifest.json`. Raises RemoteError: the database refuses, or
+        is gone; the publication is unchanged."""
         with self.transaction() as connection:
             copied: dict[str, int] = {}
             generation_id = files.manifest.id
@@ -316,11 +309,8 @@ class PostgresPublisher(Publisher):
         return copied
 
     def withdraw(self, generation_id: str) -> None:
-        """Remove a generation though the pointer names it: the tenant has none until another is published.
-
-        Raises:
-            RemoteError: the database refuses, is gone, or somebody keeps reading; all is as it was.
-        """
+        """Remove a generation though the pointer names it: the tenant has none until another is published. Raises
+        RemoteError: the database refuses, is gone, or somebody keeps reading; all is as it was."""
         with self.transaction() as connection:
             connection.execute(
                 "DELETE FROM citelock.pointers WHERE tenant_id = %s AND generation = %s",
@@ -389,15 +379,10 @@ class PostgresPublisher(Publisher):
 def publish_generation(
     store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False
 ) -> dict[str, int]:
-    """Copy a generation from its folder, every file compared with its digest, and move the pointer to it.
-
-    Returns the rows that were copied, by table; none if the database had it already. `resend`: its copy is removed
-    first, and the tenant's questions find nothing until the copy is there.
-
-    Raises:
-        ConfigError, RemoteError: the database cannot take it; its publication is unchanged.
-        StoreError: the folder is damaged.
-    """
+    """Copy a generation from its folder, every file compared with its digest, and move the pointer to it. Returns the
+    rows that were copied, by table; none if the database had it already. `resend`: its copy is removed first, and the
+    tenant's questions find nothing until the copy is there. Raises ConfigError, RemoteError: the database cannot take
+    it; its publication is unchanged. Raises StoreError: the folder is damaged."""
     publisher = PostgresPublisher(config, tenant)
     files = read_files(store, tenant, generation_id, config.indexing.memory_bytes)
     with open_file(store.generation(tenant, generation_id) / MANIFEST) as file:
@@ -472,11 +457,8 @@ def _fill_blocks(cursor: Any, blocks: Iterable[Row]) -> None:
 
 
 def _fill_originals(connection: Any, rows: GenerationRows) -> None:
-    """Write the bytes of originals that the database does not have yet.
-
-    Raises:
-        StoreError: one is missing or was altered.
-    """
+    """Write the bytes of originals that the database does not have yet. Raises StoreError: one is missing or was
+    altered."""
     held = connection.execute(
         "SELECT sha256 FROM citelock.original_files WHERE tenant_id = %s", (rows.tenant_id,)
     ).fetchall()
@@ -491,11 +473,8 @@ def _fill_originals(connection: Any, rows: GenerationRows) -> None:
 
 
 def _require_whole(connection: Any, rows: GenerationRows, counts: dict[str, int]) -> None:
-    """Refuse a copy that lacks rows.
-
-    Raises:
-        RemoteDataError: the database counts others than were sent, or two reader classes have one id.
-    """
+    """Refuse a copy that lacks rows. Raises RemoteDataError: the database counts others than were sent, or two reader
+    classes have one id."""
     manifest = rows.files.manifest
     if counts["document_chunks"] != manifest.chunks:
         raise StoreError(f"generation {manifest.id} has {counts['document_chunks']} of {manifest.chunks} chunks")

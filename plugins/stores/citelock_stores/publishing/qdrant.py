@@ -286,10 +286,7 @@ class QdrantUpload:
 
     def send(self, progress: Callable[[int, int], None] | None = None, resend: bool = False) -> Uploaded:
         """Send every missing point; `resend`: also replace existing ones. `progress` receives (points, all points).
-
-        Raises:
-            RemoteError: the server does not take them.
-        """
+        Raises RemoteError: the server does not take them."""
         began = time.monotonic()
         self._ensure_collection()
         if not self._present("manifest"):  # one that is published already stays whole while it is mended
@@ -315,11 +312,8 @@ class QdrantUpload:
 
     def check(self) -> float:
         """Return recall@10 of sample queries, 0 to 1, after verifying that every kind of point has its count, and that
-        chunks are found by their vectors and terms.
-
-        Raises:
-            RemoteDataError: something is missing, or recall is too low.
-        """
+        chunks are found by their vectors and terms. Raises RemoteDataError: something is missing, or recall is too
+        low."""
         where = f"collection {self.collection} is not as generation {self._points.manifest.id} was sent"
         for kind, expected in self._points.counts.items():
             narrowed = filters.unread(*self._name, kind)
@@ -474,8 +468,8 @@ class QuotaError(RemoteError):
 
 @dataclass(frozen=True)
 class QdrantPublication:
-    """The result of a publication. `recall`: of sample queries, 0 to 1; `quota`: the used part of it; `warning`: for
-    an operator; empty without."""
+    """The result of a publication. `recall`: of sample queries, 0 to 1; `quota`: the used part of it; `warning`: for an
+    operator; empty without."""
 
     generation: str
     previous: str | None
@@ -512,13 +506,9 @@ class QdrantPublisher(QdrantAlias):
         self, generation_id: str, progress: Callable[[int, int], None] | None = None, resend: bool = False
     ) -> QdrantPublication:
         """Send a generation, compare it, and let the tenant's alias name it. `progress` hears of (points, all points);
-        `resend`: points that are there are sent, too.
-
-        Raises:
-            StoreError: its folder is missing or damaged.
-            QuotaError: it does not fit; nothing was sent.
-            RemoteError: the server cannot take it; the alias is as it was.
-        """
+        `resend`: points that are there are sent, too. Raises StoreError: its folder is missing or damaged. Raises
+        QuotaError: it does not fit; nothing was sent. Raises RemoteError: the server cannot take it; the alias is as it
+        was."""
         files = read_files(self._store, self.tenant, generation_id, self._config.indexing.memory_bytes)
         points = QdrantPoints(files, self._store.generation(self.tenant, generation_id), self._config.home)
         removed = self.prune(also_keep=generation_id)
@@ -531,10 +521,8 @@ class QdrantPublisher(QdrantAlias):
         return QdrantPublication(generation_id, previous, uploaded, recall, removed, quota, warning)
 
     def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
-        """Remove the remains of killed publications, and all but the last `keep_generations`; return their ids.
-
-        A generation that the alias left stays for an hour, for its running questions.
-        """
+        """Remove the remains of killed publications, and all but the last `keep_generations`; return their ids. A
+        generation that the alias left stays for an hour, for its running questions."""
         stored, current = self.generations(), self.current()
         kept = {current, also_keep}
         now = datetime.now(UTC)
@@ -551,11 +539,8 @@ class QdrantPublisher(QdrantAlias):
         return tuple(sorted(each.id for each in doomed))
 
     def _check_quota(self, points: QdrantPoints) -> tuple[str, str]:
-        """Return the future use of the quota, and a warning if it is nearly used up; both empty without a quota.
-
-        Raises:
-            QuotaError: it would be exceeded.
-        """
+        """Return the future use of the quota, and a warning if it is nearly used up; both empty without a quota. Raises
+        QuotaError: it would be exceeded."""
         quota = self._config.index.quota_vectors
         if quota is None:
             return "", ""

@@ -168,11 +168,8 @@ _BATCH = 4096  # chunks whose texts are read at once
 
 
 def seal_blocks(files: GenerationFiles, home: Path) -> Iterator[CatalogBlock]:
-    """Yield the seals of every reader class of a generation, in parts; `home`: its secret seals them.
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
+    """Yield the seals of every reader class of a generation, in parts; `home`: its secret seals them. Raises
+    SecretError: the installation's secret cannot be used."""
     seals = GenerationSeals(home, files.manifest.tenant, files.manifest.id)
     for rows in sealed_rows(files):
         seal = seals.of(rows)

@@ -53,11 +53,8 @@ class QdrantConnection:
         return bool(self._key_env) and address.scheme == "http" and address.hostname not in {"127.0.0.1", "localhost"}
 
     def ask(self, request: Callable[[QdrantClient], Result]) -> Result:
-        """Return the server's response.
-
-        Raises:
-            RemoteError: as `rag_serving.indexes.databases` says; BusyError if a later try may succeed.
-        """
+        """Return the server's response. Raises RemoteError: as `rag_serving.indexes.databases` says; BusyError if a
+        later try may succeed."""
         deadline.check()
         with self._opening:
             client = self._client = self._client or self._connect()
@@ -71,11 +68,8 @@ class QdrantConnection:
             client.close()
 
     def _connect(self) -> QdrantClient:
-        """Return the server's client.
-
-        Raises:
-            RemoteConnectionError: it is not installed, or the variable of its key is not set.
-        """
+        """Return the server's client. Raises RemoteConnectionError: it is not installed, or the variable of its key is
+        not set."""
         try:
             from qdrant_client import QdrantClient
 
@@ -149,11 +143,7 @@ class RepeatedRequests:
 
     def ask(self, request: Callable[[QdrantClient], Result]) -> Result:
         """Return the server's response. Between two tries it waits as long as the server requests, else twice as long
-        with every try; a minute at most.
-
-        Raises:
-            RemoteError: it refuses, or does not answer in all tries.
-        """
+        with every try; a minute at most. Raises RemoteError: it refuses, or does not answer in all tries."""
         for tried in range(1, self.tries):
             try:
                 return self._connection.ask(request)

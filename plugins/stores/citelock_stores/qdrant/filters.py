@@ -1,8 +1,6 @@
-"""The one place that narrows a request to Qdrant to readable points.
-
-Qdrant has no row policies, and since version 1.16 no filters in its access tokens: a request without these conditions
-would return every tenant's points. So no module but this one makes a `Filter`, which a test verifies.
-"""
+"""The one place that narrows a request to Qdrant to readable points. Qdrant has no row policies, and since version 1.16
+no filters in its access tokens: a request without these conditions would return every tenant's points. So no module but
+this one makes a `Filter`, which a test verifies."""
 
 from __future__ import annotations
 
@@ -17,11 +15,8 @@ TENANT, GENERATION, POINT, READERS = "tenant", "generation", "point", "readers"
 
 
 def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], conditions: Sequence[Any] = ()) -> Filter:
-    """Return the filter of those points of a kind whose reader class is one of `classes`.
-
-    Raises:
-        ValueError: there is no class, and so nothing to query.
-    """
+    """Return the filter of those points of a kind whose reader class is one of `classes`. Raises ValueError: there is
+    no class, and so nothing to query."""
     if not classes:
         raise ValueError("nothing may be read without a reader class")
     return _all(tenant, generation, [_any(READERS, classes), *conditions], kind)

@@ -1,9 +1,7 @@
-"""A generation's points in Qdrant: their ids, fields, names, and reading them in the name of some reader classes.
-
-Every point names its one generation and tenant in its payload, also if its collection is of that generation alone. An
-id is a UUID whose upper half is a digest of (tenant, generation, kind of point) and whose lower half counts: the same
-generation always has the same ids, and points of a kind come in their order.
-"""
+"""A generation's points in Qdrant: their ids, fields, names, and reading them in the name of some reader classes. Every
+point names its one generation and tenant in its payload, also if its collection is of that generation alone. An id is a
+UUID whose upper half is a digest of (tenant, generation, kind of point) and whose lower half counts: the same
+generation always has the same ids, and points of a kind come in their order."""
 
 from __future__ import annotations
 
@@ -43,11 +41,7 @@ def text_of(content: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the bytes of a text.
-
-    Raises:
-        RemoteDataError: it is no base64.
-    """
+    """Return the bytes of a text. Raises RemoteDataError: it is no base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
@@ -67,11 +61,8 @@ def id_prefix(tenant: str, generation: str, kind: str) -> str:
 
 
 def number_of(point: object) -> int:
-    """Return the number that a point's id ends in; of thousands of points, so not by `UUID`.
-
-    Raises:
-        ValueError: it is no id of ours.
-    """
+    """Return the number that a point's id ends in; of thousands of points, so not by `UUID`. Raises ValueError: it is
+    no id of ours."""
     lower = str(point)[_PREFIX:]
     return int(lower[:4] + lower[5:], 16)
 
@@ -83,9 +74,7 @@ def _upper(tenant: str, generation: str, kind: str) -> int:
 
 class ManifestPayload(BaseModel):
     """A generation's own description in a server. `published_at`, `left_at`: when the alias last came and left.
-
-    `points`: their number by kind. `vectors`, `bytes`: the generation's share of a quota.
-    """
+    `points`: their number by kind. `vectors`, `bytes`: the generation's share of a quota."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -139,11 +128,8 @@ class StoredGeneration:
 
 
 def manifest_of(payload: Payload | None, tenant: str, generation: str) -> ManifestPayload:
-    """Return a generation's own description.
-
-    Raises:
-        RemoteDataError: it is missing, of another format, or was not published as a whole.
-    """
+    """Return a generation's own description. Raises RemoteDataError: it is missing, of another format, or was not
+    published as a whole."""
     where = f"generation {generation} of tenant {tenant!r}"
     try:
         manifest = ManifestPayload.model_validate(payload or {})
@@ -180,11 +166,8 @@ def payload_of(row: Payload) -> dict[str, Any]:
 
 
 def table_of(schema: TableSchema, payloads: Sequence[Payload]) -> pa.Table:
-    """Return payloads as a table of these columns; a field that is missing is null.
-
-    Raises:
-        RemoteDataError: a value is of another type.
-    """
+    """Return payloads as a table of these columns; a field that is missing is null. Raises RemoteDataError: a value is
+    of another type."""
     columns = []
     try:
         for field in schema.columns:
@@ -210,11 +193,7 @@ class SearchSettings(NamedTuple):
 
 
 def search_settings(generation: str, payload: ManifestPayload, settings: Index) -> SearchSettings:
-    """Return how a generation is searched.
-
-    Raises:
-        RemoteDataError: its manifest is damaged.
-    """
+    """Return how a generation is searched. Raises RemoteDataError: its manifest is damaged."""
     try:
         manifest = Manifest.model_validate_json(bytes_of(payload.content))
     except ValidationError:
@@ -366,10 +345,8 @@ class ReadablePoints:
         return self._searched([search], [READERS], params, conditions)[0] if self.classes else []
 
     def with_terms(self, searches: Sequence[PointSearch]) -> list[list[NumberedScore]]:
-        """Return the chunks of several searches at once.
-
-        Tens of thousands of them, where terms are common: the client's objects for each would take most of the time.
-        """
+        """Return the chunks of several searches at once. Tens of thousands of them, where terms are common: the
+        client's objects for each would take most of the time."""
         if not self.classes or not searches:
             return [[] for _ in searches]
         from qdrant_client.models import QueryRequestBatch
@@ -418,11 +395,8 @@ class ReadablePoints:
         return point_id(self._held.tenant, self._held.generation, kind, number)
 
     def _checked(self, point: Any, kind: PointKind, with_readers: bool = True) -> Any:
-        """Return a point that is the generation's own, and open to the reader.
-
-        Raises:
-            RemoteDataError: the server did not filter.
-        """
+        """Return a point that is the generation's own, and open to the reader. Raises RemoteDataError: the server did
+        not filter."""
         is_own = str(point.id).startswith(self._prefixes[kind])
         if not is_own or (with_readers and not self._is_open((point.payload or {}).get(READERS))):
             raise RemoteDataError(_UNASKED)

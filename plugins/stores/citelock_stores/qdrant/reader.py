@@ -1,9 +1,7 @@
-"""One generation in Qdrant, read on behalf of one principal.
-
-A chunk has one sparse vector for each kind of posting: the component at a term's number is the term's count, so that
-the product with the unit vector there is that count. A reader's vocabulary is that of the reader classes: a term of
-hidden chunks alone has no number in it, and is not queried.
-"""
+"""One generation in Qdrant, read on behalf of one principal. A chunk has one sparse vector for each kind of posting:
+the component at a term's number is the term's count, so that the product with the unit vector there is that count. A
+reader's vocabulary is that of the reader classes: a term of hidden chunks alone has no number in it, and is not
+queried."""
 
 from __future__ import annotations
 
@@ -77,11 +75,7 @@ def pack_terms(terms: Sequence[str], numbers: Sequence[int], chunks: Sequence[in
 
 
 def unpack_terms(packed: str) -> PackedTerms:
-    """Return unpacked terms.
-
-    Raises:
-        RemoteDataError: it is damaged.
-    """
+    """Return unpacked terms. Raises RemoteDataError: it is damaged."""
     try:
         table = pa.ipc.open_stream(bytes_of(packed)).read_all()
         if table.schema != _PACKED or any(column.null_count for column in table.columns):
@@ -146,11 +140,7 @@ def _read(points: ReadablePoints, kind: PostingKind) -> Vocabulary:
 
 
 def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) -> Iterator[Postings]:
-    """Return the chunks that have each of some terms.
-
-    Raises:
-        RemoteDataError: others than the vocabulary says.
-    """
+    """Return the chunks that have each of some terms. Raises RemoteDataError: others than the vocabulary says."""
     from qdrant_client.models import SparseVector
 
     searches = [
@@ -255,11 +245,7 @@ class QdrantReader:
         return self._postings.vocabulary(self._points, kind)
 
     def _matrix(self, vectors: Any) -> NDArray[np.float32]:
-        """Return the vectors [n, d] of one chunk.
-
-        Raises:
-            RemoteDataError: it has none, or of another shape.
-        """
+        """Return the vectors [n, d] of one chunk. Raises RemoteDataError: it has none, or of another shape."""
         values = vectors.get(self._vector) if isinstance(vectors, dict) else None
         try:
             matrix: NDArray[np.float32] = np.array(values, np.float32, ndmin=2)

@@ -70,11 +70,8 @@ class QdrantAlias:
         return self.requests.ask(lambda client: client.count(name, count_filter=narrowed, exact=True)).count
 
     def remove(self, stored: StoredGeneration) -> None:
-        """Remove a generation: its collection, or its own part of a shared one.
-
-        Raises:
-            RemoteError: the server refuses, or is gone.
-        """
+        """Remove a generation: its collection, or its own part of a shared one. Raises RemoteError: the server refuses,
+        or is gone."""
         if self.layout.shared:
             self._delete(stored.collection, filters.unread(stored.tenant, stored.id))
         else:
@@ -114,11 +111,8 @@ class QdrantAlias:
         self.requests.close()
 
     def point_to(self, generation_id: str) -> str | None:
-        """Point the tenant's alias to a complete generation; return the one before.
-
-        Raises:
-            RemoteDataError: it is not there as a whole; the alias is as it was.
-        """
+        """Point the tenant's alias to a complete generation; return the one before. Raises RemoteDataError: it is not
+        there as a whole; the alias is as it was."""
         if not any(each.is_whole for each in self.generations() if each.id == generation_id):
             raise RemoteDataError(
                 f"generation {generation_id} of tenant {self.tenant!r} is not in the database as a whole; "
@@ -206,11 +200,7 @@ class QdrantGeneration:
     def __init__(
         self, held: GenerationLocation, payload: ManifestPayload, settings: Index, postings: PostingLists
     ) -> None:
-        """Read the server's description of it.
-
-        Raises:
-            RemoteDataError: its manifest is damaged.
-        """
+        """Read the server's description of it. Raises RemoteDataError: its manifest is damaged."""
         self._held, self._postings = held, postings
         self.manifest = RemoteManifest(bytes_of(payload.content), payload.newest)
         self._classes = frozenset(payload.classes)
@@ -346,11 +336,8 @@ class QdrantDatabase(SearchedDatabase):
         return {kind: count for kind, count in counts.items() if count}
 
     def erase(self, store: Store, tenant: str) -> None:
-        """Remove all of a tenant from the server, in every layout; parts removed before a failure stay removed.
-
-        Raises:
-            RemoteError: the server refuses, or is gone.
-        """
+        """Remove all of a tenant from the server, in every layout; parts removed before a failure stay removed. Raises
+        RemoteError: the server refuses, or is gone."""
         with store.lock(tenant):
             for pointer in self._pointers(tenant):
                 pointer.unpublish()

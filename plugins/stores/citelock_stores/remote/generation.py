@@ -1,8 +1,6 @@
-"""A generation in a database: what each reader may see of it is fetched under that reader's own rights.
-
-The rows of a catalog, which is what one set of reader classes opens, have numbers of their own: an installation without
-the other pages gives the same rows.
-"""
+"""A generation in a database: what each reader may see of it is fetched under that reader's own rights. The rows of a
+catalog, which is what one set of reader classes opens, have numbers of their own: an installation without the other
+pages gives the same rows."""
 
 from __future__ import annotations
 
@@ -113,11 +111,7 @@ class Catalog(IndexedChunks):
         sets: Callable[[], SetTablesOfReaders],
     ) -> None:
         """Fetch the contents open to `classes`, which are those of `reader`, and verify its seals. `sets`: those of the
-        generation.
-
-        Raises:
-            RemoteError: the database cannot answer, or its answer is altered.
-        """
+        generation. Raises RemoteError: the database cannot answer, or its answer is altered."""
         handed = _handed_out(manifest, reader, classes, trust.seals)
         numbers, chunks, digests = handed.without(trust.altered)
         places = handed.places
@@ -159,11 +153,8 @@ class RemoteOriginal(Original):
     reader: RemoteReader | None = None
 
     def read(self) -> bytes:
-        """Return the bytes, compared with their digest.
-
-        Raises:
-            StoreError: the database cannot answer, or the file was altered there.
-        """
+        """Return the bytes, compared with their digest. Raises StoreError: the database cannot answer, or the file was
+        altered there."""
         try:
             content = self.reader.original(self.sha256) if self.reader else b""
         except RemoteError as error:
@@ -174,11 +165,8 @@ class RemoteOriginal(Original):
 
 
 def _handed_out(manifest: Manifest, reader: RemoteReader, classes: frozenset[str], seals: GenerationSeals) -> HandedOut:
-    """Fetch the tables of a reader.
-
-    Raises:
-        RemoteDataError: there are more chunks than were published, or something was altered.
-    """
+    """Fetch the tables of a reader. Raises RemoteDataError: there are more chunks than were published, or something was
+    altered."""
     chunks = _checked(reader.chunks(), REMOTE_CHUNKS.columns, classes)
     if len(chunks) > manifest.chunks:
         raise RemoteDataError("the database has more passages than were published; publish the pages again")
@@ -191,11 +179,7 @@ def _handed_out(manifest: Manifest, reader: RemoteReader, classes: frozenset[str
 
 
 def _checked(table: pa.Table, columns: pa.Schema, classes: frozenset[str]) -> pa.Table:
-    """Return a table of these columns.
-
-    Raises:
-        RemoteDataError: it has others, or a row of another reader class.
-    """
+    """Return a table of these columns. Raises RemoteDataError: it has others, or a row of another reader class."""
     if table.schema.names != columns.names:
         raise RemoteDataError(f"the database handed out {table.schema.names}, expected {columns.names}")
     if not classes.issuperset(table["readers"].unique().to_pylist()):
@@ -238,10 +222,7 @@ class Catalogs:
 
     def of(self, key: CatalogKey, fetch: Callable[[], Catalog]) -> Catalog:
         """Return a catalog, which `fetch` makes if it is not kept. One that is larger than the limit is not kept.
-
-        Raises:
-            RemoteError: the database cannot answer, now or to the one that fetches it already.
-        """
+        Raises RemoteError: the database cannot answer, now or to the one that fetches it already."""
         while True:
             with self._lock:
                 if key in self._kept:
@@ -309,11 +290,8 @@ class DatabaseGeneration:
     def __init__(
         self, home: Path, tenant: str, generation_id: str, remote: RemoteGeneration, catalogs: Catalogs
     ) -> None:
-        """Compare the manifest with its signature by the installation's secret.
-
-        Raises:
-            RemoteDataError: this installation did not sign it, or it is of another generation.
-        """
+        """Compare the manifest with its signature by the installation's secret. Raises RemoteDataError: this
+        installation did not sign it, or it is of another generation."""
         self.id, self.tenant, self._home = generation_id, tenant, home
         where = f"the manifest of generation {generation_id} in the database"
         try:
@@ -343,11 +321,7 @@ class DatabaseGeneration:
         return self._remote.manifest.newest
 
     def for_reader(self, principal: Principal) -> ReaderView:
-        """Return a principal's view, according to the database.
-
-        Raises:
-            RemoteError: the database cannot answer.
-        """
+        """Return a principal's view, according to the database. Raises RemoteError: the database cannot answer."""
         classes = self.classes_for(principal)
         reader = self._remote.reader(replace(principal, roles=READER))
         trust = Trust(self._seals, self._altered, self._refuse)
@@ -364,10 +338,7 @@ class DatabaseGeneration:
 
     def classes_for(self, principal: Principal) -> frozenset[str]:
         """Return the reader classes that a principal satisfies here; none of the others are known to this process.
-
-        Raises:
-            RemoteError: the database cannot answer.
-        """
+        Raises RemoteError: the database cannot answer."""
         if principal.tenant != self.tenant:
             return frozenset()
         return self._classes(principal.user, principal.groups)
@@ -386,11 +357,8 @@ class DatabaseGeneration:
         self._catalogs.forget(self)
 
     def _fetch_classes(self, user: str | None, groups: frozenset[str]) -> frozenset[str]:
-        """Return the classes that the database opens to a principal.
-
-        Raises:
-            RemoteDataError: one of them does not name the principal.
-        """
+        """Return the classes that the database opens to a principal. Raises RemoteDataError: one of them does not name
+        the principal."""
         principal = Principal(self.tenant, user, groups)
         classes = self._remote.reader(principal).classes()
         if satisfied_classes(principal, self.tenant, classes) != classes:
@@ -436,11 +404,8 @@ _OPEN = _Open()
 
 
 def shared_store(config: Config) -> SharedStore:
-    """Return the database that `index` names with one user more, which must `release` it. Nothing is sent yet.
-
-    Raises:
-        ConfigError: its address is missing.
-    """
+    """Return the database that `index` names with one user more, which must `release` it. Nothing is sent yet. Raises
+    ConfigError: its address is missing."""
     key = config.home, config.index.model_dump_json()
     with _OPEN.lock:
         shared = _OPEN.stores.get(key)
@@ -526,11 +491,8 @@ class SearchedDatabase(ABC):
 
     @abstractmethod
     def store(self) -> RemoteStore:
-        """Return its generations, as questions read them; nothing is sent yet.
-
-        Raises:
-            ConfigError: its address is missing.
-        """
+        """Return its generations, as questions read them; nothing is sent yet. Raises ConfigError: its address is
+        missing."""
 
     def source(self, store: Store, tenant: str) -> DatabaseSource:
         return DatabaseSource(store, tenant, self.config)

@@ -95,10 +95,7 @@ class RowNumbers:
 
     def __init__(self, numbers: Rows, refused: frozenset[int] = frozenset()) -> None:
         """`numbers` [rows]: ascending; `refused`: chunks of which the database may speak, and which are not used.
-
-        Raises:
-            RemoteDataError: the numbers are not ascending.
-        """
+        Raises RemoteDataError: the numbers are not ascending."""
         if len(numbers) and (int(numbers[0]) < 0 or not np.all(np.diff(numbers) > 0)):
             raise RemoteDataError("the database handed out chunks out of their order, or twice; publish them again")
         self._numbers = numbers
@@ -112,11 +109,8 @@ class RowNumbers:
         return self._numbers[np.asarray(rows, np.int64)]
 
     def inward(self, numbers: Rows) -> Rows:
-        """Return the rows of some chunks.
-
-        Raises:
-            RemoteDataError: one of them is not in the catalog: the reader may not see it.
-        """
+        """Return the rows of some chunks. Raises RemoteDataError: one of them is not in the catalog: the reader may not
+        see it."""
         rows, known = self.known(numbers)
         if not known.all():
             raise RemoteDataError("the database handed out a chunk that its reader may not see; it is not used")
@@ -179,11 +173,8 @@ class RemoteTexts:
         return {row: found[number] for row, number in zip(rows, numbers, strict=True)}
 
     def _compare(self, rows: list[int], numbers: list[int], found: Mapping[int, Texts]) -> None:
-        """Compare texts with the digests of those that were published.
-
-        Raises:
-            AlteredTextError: they are others; `report` heard of them.
-        """
+        """Compare texts with the digests of those that were published. Raises AlteredTextError: they are others;
+        `report` heard of them."""
         altered = frozenset(
             number
             for row, number in zip(rows, numbers, strict=True)
@@ -339,10 +330,7 @@ _COLUMNS = ("page_id", "title", "heading_path", "labels")
 
 class RemoteKeywords(KeywordIndex):
     """The keyword index of a catalog. Pages and lengths are loaded at once; occurrences of words on demand, expected
-    ones together.
-
-    Safe to use from several threads.
-    """
+    ones together. Safe to use from several threads."""
 
     def __init__(self, table: pa.Table, postings: RecentPostings) -> None:
         """`table`: REMOTE_CHUNKS of the catalog's rows."""

@@ -80,32 +80,23 @@ class Postings(NamedTuple):
 
 class RemoteStore(Protocol):
     """A database with the generations of several tenants. Safe to use from several threads; creating one sends nothing.
-
-    Every method, here and below, raises:
-        RemoteConnectionError: the database is down, refuses, or breaks the connection.
-        RemoteTimeoutError: it takes longer than configured, or than the question's deadline (`rag_serving.deadline`).
-        RemoteDataError: its data is missing, damaged, or of another version.
-    """
+    Every method, here and below, raises RemoteConnectionError: the database is down, refuses, or breaks the
+    connection; RemoteTimeoutError: it takes longer than configured, or than the question's deadline
+    (`rag_serving.deadline`); RemoteDataError: its data is missing, damaged, or of another version."""
 
     def current(self, tenant: str) -> str | None:
         """Return the id of the generation that the tenant's pointer names; None if nothing is published."""
-        ...
 
     def open(self, tenant: str, generation_id: str) -> RemoteGeneration:
-        """Return one generation of a tenant; RemoteDataError unless it is complete.
-
-        Fetches its manifest, and nothing by chunks.
-        """
-        ...
+        """Return one generation of a tenant; RemoteDataError unless it is complete. Fetches its manifest, and nothing
+        by chunks."""
 
     def faults(self, tenant: str) -> tuple[str, ...]:
         """Return the faults, one per line with its remedy: migrations, rights, extensions, counts that differ from the
         manifest. For the doctor; may take seconds."""
-        ...
 
     def close(self) -> None:
         """Close every connection; opened objects must not be used afterwards."""
-        ...
 
 
 class RemoteGeneration(Protocol):
@@ -114,83 +105,60 @@ class RemoteGeneration(Protocol):
     @property
     def manifest(self) -> RemoteManifest:
         """Return the generation's own description."""
-        ...
 
     def reader(self, principal: Principal) -> RemoteReader:
         """Return the reader on behalf of a principal; costs nothing. One of another tenant reads nothing."""
-        ...
 
 
 class RemoteReader(Protocol):
-    """One generation on behalf of one principal. Safe to use from several threads.
-
-    Rows passed to it are numbers that it returned before; others return no rows, and raise nothing. Tables have the
-    columns below, in their order. Every method filters by tenant, generation and reader class in the
-    database.
-    """
+    """One generation on behalf of one principal. Safe to use from several threads. Rows passed to it are numbers that
+    it returned before; others return no rows, and raise nothing. Tables have the columns below, in their order. Every
+    method filters by tenant, generation and reader class in the database."""
 
     def classes(self) -> frozenset[str]:
-        """Return the reader classes of the generation that the principal satisfies, those of places and originals
-        too; one small request. Two principals with equal classes are given equal answers by every other method."""
-        ...
+        """Return the reader classes of the generation that the principal satisfies, those of places and originals too;
+        one small request. Two principals with equal classes are given equal answers by every other method."""
 
     def chunks(self) -> pa.Table:
-        """Return REMOTE_CHUNKS of every chunk that may be read, by `row`, ascending. Asked once for each set of
-        classes and kept: it may take seconds if there are 100,000."""
-        ...
+        """Return REMOTE_CHUNKS of every chunk that may be read, by `row`, ascending. Asked once for each set of classes
+        and kept: it may take seconds if there are 100,000."""
 
     def places(self) -> pa.Table:
         """Return REMOTE_PLACES of every place whose own `readers` the principal satisfies, by `row` and `place`,
         ascending. `row` may name a hidden chunk: it is then revealed to nobody."""
-        ...
 
     def originals(self) -> pa.Table:
         """Return REMOTE_ORIGINALS of every fully readable page, by `page_id`."""
-        ...
 
     def original(self, sha256: str) -> bytes:
-        """Return the bytes of one of the `originals`; RemoteDataError if it is none of them. Its digest is compared
-        by the caller."""
-        ...
+        """Return the bytes of one of the `originals`; RemoteDataError if it is none of them. Its digest is compared by
+        the caller."""
 
     def seals(self) -> pa.Table:
         """Return REMOTE_SEALS of the classes of `classes`, by `readers` and `part`; none of a generation that an older
         program published."""
-        ...
 
     def texts(self, rows: Sequence[int]) -> pa.Table:
         """Return REMOTE_TEXTS of some chunks, in any order; some ten to a thousand rows."""
-        ...
 
     def sentences(self, rows: Sequence[int]) -> pa.Table:
         """Return REMOTE_SENTENCES of some chunks, in any order; chunks without any are left out."""
-        ...
 
     def nearest(self, vector: Vector, k: int, among: Rows | None = None) -> Nearest:
         """Return the k chunks nearest to `vector` [d], fewer only if fewer may be read, of those in `among` (ascending;
-        up to all rows).
-
-        Scores are cosines of the stored float32 vectors, to 1e-6, even for candidates of an approximate index or
-        halfvec: they are compared again. Several windows of one chunk count once.
-        """
-        ...
+        up to all rows). Scores are cosines of the stored float32 vectors, to 1e-6, even for candidates of an
+        approximate index or halfvec: they are compared again. Several windows of one chunk count once."""
 
     def vectors(self, rows: Sequence[int]) -> WindowVectors:
-        """Return the vectors of some chunks, in the order of `rows`; some hundred rows.
-
-        Raises:
-            RemoteDataError: one of the rows has none that may be read.
-        """
-        ...
+        """Return the vectors of some chunks, in the order of `rows`; some hundred rows. Raises RemoteDataError: one of
+        the rows has none that may be read."""
 
     def postings(self, kind: PostingKind, terms: Sequence[str]) -> Mapping[str, Postings]:
         """Return which chunks have some terms, those of none left out; some thirty terms, each of up to all chunks."""
-        ...
 
     def vocabulary(self, kind: PostingKind) -> pa.Table:
         """Return REMOTE_TERMS, by `term` in code point order: those that a chunk has that may be read. Asked once for
         each set of classes, to mend misspelt words; up to some 100,000 terms."""
-        ...
 
 
 PURPOSE = "index seals"
@@ -254,13 +222,9 @@ def original_digest(row: Mapping[str, Any]) -> bytes:
 def checked_texts(
     seals: GenerationSeals, stored: pa.Table, classes: frozenset[str], tables: tuple[pa.Table, pa.Table, pa.Table]
 ) -> Digests:
-    """Verify the returned tables by their seals; return the digest of the text of each chunk, in their order.
-
-    `stored`: REMOTE_SEALS of `classes`; `tables`: the returned chunks, places and originals.
-
-    Raises:
-        RemoteDataError: a seal is missing or does not match.
-    """
+    """Verify the returned tables by their seals; return the digest of the text of each chunk, in their order. `stored`:
+    REMOTE_SEALS of `classes`; `tables`: the returned chunks, places and originals. Raises RemoteDataError: a seal is
+    missing or does not match."""
     chunks, places, originals = tables
     by_class = _by_class(stored)
     if missing := classes - by_class.keys():
@@ -410,11 +374,8 @@ def pack_table(table: pa.Table) -> bytes:
 
 
 def unpack_tables(packed: Iterable[bytes], schema: pa.Schema, order: Sequence[str]) -> pa.Table:
-    """Return tables of one schema in one, by some of its columns, ascending.
-
-    Raises:
-        RemoteDataError: one cannot be read, or has other columns.
-    """
+    """Return tables of one schema in one, by some of its columns, ascending. Raises RemoteDataError: one cannot be
+    read, or has other columns."""
     try:
         tables = [pa.ipc.open_stream(content).read_all() for content in packed]
     except (pa.ArrowException, OSError) as error:

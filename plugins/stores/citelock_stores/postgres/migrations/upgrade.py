@@ -35,13 +35,9 @@ class Migration:
 
 
 def migrate(config: Config) -> Migration:
-    """Bring the database of `index.owner_url` to this program's schema, and install the key of signed claims.
-
-    Raises:
-        ConfigError: no such URL is configured.
-        RemoteConnectionError: the database cannot be reached.
-        RemoteDataError: it refuses, lacks pgvector, or was made by a newer version.
-    """
+    """Bring the database of `index.owner_url` to this program's schema, and install the key of signed claims. Raises
+    ConfigError: no such URL is configured. Raises RemoteConnectionError: the database cannot be reached. Raises
+    RemoteDataError: it refuses, lacks pgvector, or was made by a newer version."""
     url = config.index.owner_url
     if not url:
         raise ConfigError("index.owner_url is not set: the database's administrator (CITELOCK_INDEX__OWNER_URL)")
@@ -87,11 +83,8 @@ def _connected(url: str) -> Iterator[Any]:
 
 
 def _make_role(connection: Any, role: str) -> bool:
-    """Make a role unless it exists; return whether it was made.
-
-    Raises:
-        RemoteDataError: it exists with excessive rights.
-    """
+    """Make a role unless it exists; return whether it was made. Raises RemoteDataError: it exists with excessive
+    rights."""
     row = connection.exec_driver_sql(
         "SELECT rolsuper OR rolbypassrls OR rolcreaterole FROM pg_roles WHERE rolname = %s", (role,)
     ).one_or_none()

@@ -30,9 +30,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse.
-
-    Raises:
-        NotImplementedError: always; the schema is dropped by hand, with everything that is published there.
-    """
+    """Refuse. Raises NotImplementedError: always; the schema is dropped by hand, with everything that is published
+    there."""
     raise NotImplementedError("the first revision is undone by `DROP SCHEMA citelock CASCADE`")

@@ -21,9 +21,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse.
-
-    Raises:
-        NotImplementedError: always; an older program reads and writes this schema, too.
-    """
+    """Refuse. Raises NotImplementedError: always; an older program reads and writes this schema, too."""
     raise NotImplementedError("revision 0002 stays: an older program reads and writes it as it is")
