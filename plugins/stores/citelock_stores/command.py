@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 
+from citelock_stores.postgres.migrations.upgrade import migrate
+from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner, is_storable
 from citelock_stores.remote.generation import Catalogs, DatabaseGeneration, open_store
 from citelock_stores.remote.protocol import RemoteStore
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.cli.generations import print_stored
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, chosen_tenant
 from rag_serving.cli.printing import Finding
 from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.hooks import Event, record
 from rag_serving.indexes.databases import RemoteError, open_database
 from rag_serving.privacy import complain
 
@@ -32,18 +35,15 @@ def in_database(config: Config, tenant: str) -> Finding:
     """Return whether questions of a tenant can be answered from the database, and its faults."""
     name, kind = f"index of {tenant}", config.index.kind
     try:
-        store = open_store(config)
+        with closing(open_store(config)) as store:
+            return _looked_at(name, config, tenant, store)
     except (ConfigError, SecretError) as error:
         return Finding(name, "fail", str(error), "see docs/configuration.md, `index`")
-    try:
-        return _looked_at(name, config, tenant, store)
     except RemoteError as error:
         detail, _, mend = str(error).rpartition("; ")
         return Finding(
             name, "fail", f"{kind}: {detail or mend}", mend if detail else "see `index` in the configuration"
         )
-    finally:
-        store.close()
 
 
 def _looked_at(name: str, config: Config, tenant: str, store: RemoteStore) -> Finding:
@@ -77,8 +77,6 @@ def migrate_command(config: ConfigPath = None, as_json: AsJson = False) -> None:
     database's administrator gives passwords; installs the key by which the database knows whose claims to believe. May
     be run again at any time: all of it is done, or nothing.
     """
-    from citelock_stores.postgres.migrations.upgrade import migrate
-
     settings = _of_postgres(config)
     done = migrate(settings)
     if as_json:
@@ -99,8 +97,6 @@ def status_command(config: ConfigPath = None, tenant: Tenant = None, as_json: As
     if settings.index.kind == "disk":
         raise UsageError("index.kind is disk; `citelock generations list` is of folders")
     name = chosen_tenant(settings, tenant)
-    from citelock_stores.remote.generation import open_store
-
     with closing(open_store(settings)) as store:
         faults = store.faults(name)
         stored = open_database(settings).listed(name) if not faults or settings.index.kind == "postgres" else None
@@ -137,40 +133,23 @@ def claims_command(
     output can read what the caller may read until the claims expire: treat it as a password. The audit log, where it is
     on, has whose claims were signed, and for how long.
     """
-    from rag_serving.hooks import Event, record
-
     settings = _of_postgres(config)
     name, groups = chosen_tenant(settings, tenant), sorted(group or ())
-    for given in (user, *groups):
-        _require_storable(given)
+    for given in (*([] if user is None else [user]), *groups):  # others open less than the claims say
+        if not (given and is_storable(given) and given.isprintable()):
+            raise UsageError(
+                f"{given!r} is no name of a user or group: empty, or with characters that cannot be printed"
+            )
     record(settings, name, Event("index.claims_signed", subject=user, details={"minutes": minutes, "groups": groups}))
-    signed = _signed_claims(settings, name, user, groups, minutes)
-    if as_json:
-        typer.echo(json.dumps(signed))
-        return
-    for field in ("claims", "signature"):
-        typer.echo(f"SET LOCAL request.jwt.{field} = {_literal(signed[field])};")
-
-
-def _signed_claims(
-    settings: Config, tenant: str, user: str | None, groups: Sequence[str], minutes: int
-) -> dict[str, Any]:
-    from citelock_stores.postgres.sessions import KEY_PURPOSE, ClaimSigner
-    from rag_serving.access.principals import Principal
-    from rag_serving.artifacts.secret import derived_key
-
     signer = ClaimSigner(derived_key(settings.home, KEY_PURPOSE))
-    signed = signer.until(Principal(tenant, user, frozenset(groups)), 60 * minutes)
-    expires = json.loads(signed.claims)["exp"]
-    return {**signed._asdict(), "tenant_id": str(signer.tenant_id(tenant)), "expires_at": expires}
-
-
-def _require_storable(name: str | None) -> None:
-    """Refuse a name that the database cannot store in a reader class: its claims would open less than they say."""
-    from citelock_stores.postgres.sessions import is_storable
-
-    if name is not None and not (name and is_storable(name) and name.isprintable()):
-        raise UsageError(f"{name!r} is no name of a user or group: empty, or with characters that cannot be printed")
+    signed = signer.until(Principal(name, user, frozenset(groups)), 60 * minutes)
+    if as_json:
+        expires = json.loads(signed.claims)["exp"]
+        told = {**signed._asdict(), "tenant_id": str(signer.tenant_id(name)), "expires_at": expires}
+        typer.echo(json.dumps(told))
+        return
+    for field, value in signed._asdict().items():
+        typer.echo(f"SET LOCAL request.jwt.{field} = {_literal(value)};")
 
 
 def _literal(text: str) -> str:

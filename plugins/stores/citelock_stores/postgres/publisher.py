@@ -14,7 +14,6 @@ from citelock_stores.postgres.sessions import (
     KEY_PURPOSE,
     UNSIGNED,
     ClaimSigner,
-    SignFor,
     configure,
     remote_error,
     set_locally,
@@ -57,27 +56,6 @@ class PublishedGeneration:
     published_at: datetime
     left_at: datetime | None
     current: bool
-
-
-def server_of(signer: ClaimSigner, tenant: str) -> SignFor:
-    """Return the claims of a serving process, which open the facts about a generation as a whole."""
-    return lambda seconds: signer.for_role(tenant, "server", seconds)
-
-
-def publisher_of(signer: ClaimSigner, tenant: str) -> SignFor:
-    """Return the claims of a tenant's publisher."""
-    return lambda seconds: signer.for_role(tenant, "publisher", seconds)
-
-
-def list_published(connection: Any, tenant_id: UUID) -> list[PublishedGeneration]:
-    """Return the generations of a tenant, newest publication first. `connection`: in a publisher's name."""
-    rows = connection.execute(
-        "SELECT g.generation, g.chunks, g.created_at, g.published_at, g.left_at, p.generation IS NOT NULL "
-        "FROM citelock.generations g LEFT JOIN citelock.pointers p USING (tenant_id, generation) "
-        "WHERE g.tenant_id = %s ORDER BY g.published_at DESC, g.generation",
-        (tenant_id,),
-    ).fetchall()
-    return [PublishedGeneration(*row) for row in rows]
 
 
 def move_pointer(connection: Any, tenant_id: UUID, generation_id: str, settings: Index) -> bool:
@@ -136,12 +114,18 @@ class Publisher:
     def listed(self) -> list[PublishedGeneration]:
         """Return the database's generations, newest publication first."""
         with self.transaction() as connection:
-            return list_published(connection, self.tenant_id)
+            rows = connection.execute(
+                "SELECT g.generation, g.chunks, g.created_at, g.published_at, g.left_at, p.generation IS NOT NULL "
+                "FROM citelock.generations g LEFT JOIN citelock.pointers p USING (tenant_id, generation) "
+                "WHERE g.tenant_id = %s ORDER BY g.published_at DESC, g.generation",
+                (self.tenant_id,),
+            ).fetchall()
+        return [PublishedGeneration(*row) for row in rows]
 
     def renew(self, connection: Any) -> None:
         """Let the next statement take as long as it may: claims end with the time of one statement."""
         seconds = float(self.settings.publish_timeout_s)
-        set_locally(connection, settings_of(publisher_of(self.signer, self.tenant)(seconds), seconds))
+        set_locally(connection, settings_of(self.signer.for_role(self.tenant, "publisher", seconds), seconds))
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:

@@ -11,8 +11,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import UUID
@@ -143,15 +142,18 @@ class DatabaseSessions:
         deadline.check()
         seconds = max(0.01, deadline.at_most(self.timeout_s))
         settings = {**settings_of(sign(seconds), seconds), **(local or {})}
-        with _remote_errors():
+        import psycopg
+
+        try:
             try:
                 return self._read(seconds, settings, statement, values)
             except _BrokenError:  # it was kept open, and closed by the server: what only reads may be sent again
                 self._look()
-            try:
-                return self._read(seconds, settings, statement, values)
-            except _BrokenError as error:
-                raise RemoteConnectionError("the database of `index` broke off") from error
+            return self._read(seconds, settings, statement, values)
+        except _BrokenError as error:
+            raise RemoteConnectionError("the database of `index` broke off") from error
+        except psycopg.Error as error:
+            raise remote_error(error) from error
 
     def close(self) -> None:
         """Close every connection."""
@@ -266,16 +268,6 @@ def set_locally(connection: Any, settings: Mapping[str, str]) -> None:
     """Set settings until the end of the transaction."""
     names = ", ".join("set_config(%s, %s, true)" for _ in settings)
     connection.execute(f"SELECT {names}", [part for setting in settings.items() for part in setting])
-
-
-@contextmanager
-def _remote_errors() -> Iterator[None]:
-    import psycopg
-
-    try:
-        yield
-    except psycopg.Error as error:
-        raise remote_error(error) from error
 
 
 def remote_error(error: Exception) -> RemoteError:

@@ -12,26 +12,20 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from citelock_stores.postgres.migrations.upgrade import HEAD
-from citelock_stores.postgres.publisher import GenerationPlace, Publisher, count_of_tenant, remove_tenant, server_of
-from citelock_stores.postgres.sessions import (
-    KEY_PURPOSE,
-    UNSIGNED,
-    ClaimSigner,
-    DatabaseSessions,
-    SignedClaims,
-    is_storable,
-)
+from citelock_stores.postgres.publisher import GenerationPlace, Publisher, count_of_tenant, remove_tenant
+from citelock_stores.postgres.sessions import KEY_PURPOSE, UNSIGNED, ClaimSigner, DatabaseSessions, is_storable
 from citelock_stores.remote.generation import SearchedDatabase
 from citelock_stores.remote.protocol import (
     REMOTE_CHUNKS,
@@ -106,12 +100,8 @@ _AMONG = ' AND "row" = ANY(%s::int[])'
 _IN_BITMAP = ' AND get_bit(%s::bytea, "row") = 1'
 
 
-class ReaderQuery(Protocol):
-    """Run a statement in the reader's name, with settings of its transaction."""
-
-    def __call__(
-        self, statement: str, values: Sequence[object], local: Mapping[str, str] | None = None
-    ) -> list[tuple[Any, ...]]: ...
+RunQuery = Callable[[str, Sequence[object], Mapping[str, str] | None], list[tuple[Any, ...]]]
+"""Runs a statement in the reader's name, with further settings of its transaction."""
 
 
 class _Filter(NamedTuple):
@@ -124,7 +114,7 @@ class _Filter(NamedTuple):
 class NearestSearch:
     """Searches one generation by similarity in one reader's name."""
 
-    def __init__(self, stored: GenerationPlace, settings: Index, read: ReaderQuery) -> None:
+    def __init__(self, stored: GenerationPlace, settings: Index, read: RunQuery) -> None:
         self._stored, self._settings, self._read = stored, settings, read
 
     def nearest(self, vector: Vector, k: int, readable: int, among: Rows | None = None) -> Nearest:
@@ -177,15 +167,14 @@ class NearestSearch:
 
     def _candidates(
         self, table: str, vector: Vector, limit: int, among: _Filter | None, by_index: bool
-    ) -> list[tuple[int, bytes]]:
+    ) -> list[tuple[Any, ...]]:
         statement = (
             f'SELECT "row", vector_send(embedding) FROM citelock.{table} WHERE {_WHERE}'
             f"{among.condition if among else ''} ORDER BY {self._distance(by_index)} LIMIT %s"
         )
         values = [*self._stored.key, *([among.value] if among else []), vector_text(vector), limit]
         candidates = max(self._settings.ef_search, limit)
-        found: list[Any] = self._read(statement, values, self._walk(candidates) if by_index else None)
-        return found
+        return self._read(statement, values, self._walk(candidates) if by_index else None)
 
     def _passing(self, table: str, vector: Vector, among: _Filter) -> list[tuple[int, bytes]]:
         """Return those of the nearest rows that pass a filter by a bitmap."""
@@ -194,7 +183,7 @@ class NearestSearch:
             f"WHERE {_WHERE} ORDER BY {self._distance(True)} LIMIT %s"
         )
         values = [among.value, *self._stored.key, vector_text(vector), _MOST_CANDIDATES]
-        found: list[Any] = self._read(statement, values, self._walk(_MOST_CANDIDATES))
+        found = self._read(statement, values, self._walk(_MOST_CANDIDATES))
         return [(row, packed) for row, packed in found if packed is not None]
 
     def _distance(self, by_index: bool) -> str:
@@ -214,7 +203,7 @@ class NearestSearch:
             "enable_sort": "off",
         }
 
-    def _scored(self, found: list[tuple[int, bytes]], vector: Vector) -> list[tuple[int, float]]:
+    def _scored(self, found: Sequence[tuple[Any, ...]], vector: Vector) -> list[tuple[int, float]]:
         if not found:
             return []
         vectors = unpack_vectors([packed for _, packed in found], self._stored.dimension)
@@ -234,37 +223,25 @@ WHERE = "tenant_id = %s AND placement = %s AND generation = %s"
 _TEXTS = "content, context_before, context_after, structure"
 
 
+@dataclass(frozen=True)
 class PostgresGeneration:
     """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        stored: GenerationPlace,
-        manifest: RemoteManifest,
-        sessions: DatabaseSessions,
-        signer: ClaimSigner,
-        settings: Index,
-    ) -> None:
-        self.stored, self.manifest = stored, manifest
-        self._sessions, self._signer, self._settings = sessions, signer, settings
+    stored: GenerationPlace
+    manifest: RemoteManifest
+    sessions: DatabaseSessions
+    signer: ClaimSigner
+    settings: Index
 
     def reader(self, principal: Principal) -> PostgresReader:
-        return PostgresReader(self.stored, principal, self._sessions, self._signer, self._settings)
+        return PostgresReader(self, principal)
 
 
 class PostgresReader:
     """One generation on behalf of one principal; a `RemoteReader`. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        stored: GenerationPlace,
-        principal: Principal,
-        sessions: DatabaseSessions,
-        signer: ClaimSigner,
-        settings: Index,
-    ) -> None:
-        self._stored, self._principal = stored, principal
-        self._sessions, self._signer, self._settings = sessions, signer, settings
+    def __init__(self, generation: PostgresGeneration, principal: Principal) -> None:
+        self._generation, self._stored, self._principal = generation, generation.stored, principal
 
     def classes(self) -> frozenset[str]:
         return frozenset(self._chunks_of_classes)
@@ -308,7 +285,7 @@ class PostgresReader:
         return pa.table([list(numbers), list(records)], schema=REMOTE_SENTENCES.columns)
 
     def nearest(self, vector: Vector, k: int, among: Rows | None = None) -> Nearest:
-        search = NearestSearch(self._stored, self._settings, self._rows)
+        search = NearestSearch(self._stored, self._generation.settings, self._rows)
         return search.nearest(vector, k, sum(self._chunks_of_classes.values()), among)
 
     def vectors(self, rows: Sequence[int]) -> WindowVectors:
@@ -380,10 +357,8 @@ class PostgresReader:
     def _rows(
         self, statement: str, values: Sequence[object], local: Mapping[str, str] | None = None
     ) -> list[tuple[Any, ...]]:
-        return self._sessions.rows(self._claims, statement, values, local)
-
-    def _claims(self, seconds: float) -> SignedClaims:
-        return self._signer.for_reader(self._principal, seconds)
+        sign = partial(self._generation.signer.for_reader, self._principal)
+        return self._generation.sessions.rows(sign, statement, values, local)
 
 
 def _merged(classes: Sequence[tuple[bytes, bytes]]) -> Postings:
@@ -408,8 +383,8 @@ class PostgresStore:
         self._sessions = DatabaseSessions(config.index.url, config.index.connections, config.index.statement_timeout_s)
 
     def current(self, tenant: str) -> str | None:
-        ((known, generation),) = self._sessions.rows(
-            server_of(self._signer, tenant),
+        ((known, generation),) = self._rows(
+            tenant,
             "SELECT citelock.claims() IS NOT NULL, "
             "(SELECT generation FROM citelock.pointers WHERE tenant_id = %s)::text",
             (self._signer.tenant_id(tenant),),
@@ -421,8 +396,8 @@ class PostgresStore:
 
     def open(self, tenant: str, generation_id: str) -> PostgresGeneration:
         tenant_id = self._signer.tenant_id(tenant)
-        rows = self._sessions.rows(
-            server_of(self._signer, tenant),
+        rows = self._rows(
+            tenant,
             "SELECT placement, dimension, ann, chunks, counts, manifest, newest FROM citelock.generations "
             "WHERE tenant_id = %s AND generation = %s",
             (tenant_id, generation_id),
@@ -437,34 +412,33 @@ class PostgresStore:
 
     def faults(self, tenant: str) -> tuple[str, ...]:
         try:
-            faults = [*self._faults(tenant)]
+            return tuple(self._faults(tenant))
         except RemoteError as error:
             return (str(error),)
-        return tuple(faults)
 
     def close(self) -> None:
         self._sessions.close()
 
-    def _faults(self, tenant: str) -> list[str]:
+    def _faults(self, tenant: str) -> Iterator[str]:
         columns = ", ".join(f"({statement}) AS {name}" for name, statement in _FACTS.items())
-        (row,) = self._sessions.rows(server_of(self._signer, tenant), f"SELECT {columns}")
+        (row,) = self._rows(tenant, f"SELECT {columns}")
         facts = dict(zip(_FACTS, row, strict=True))
-        faults = []
         if facts["revision"] != HEAD:
-            faults.append(f"schema {facts['revision']} is not this program's ({HEAD}); run `citelock index migrate`")
-        if facts["unlimited"]:
-            faults.append(f"user {facts['role']} of index.url gets past row policies; use citelock_app")
-        if facts["owns"]:
-            faults.append(f"user {facts['role']} of index.url owns tables of citelock; use citelock_app")
-        if facts["writes"]:
-            faults.append(f"user {facts['role']} of index.url may write; use citelock_app")
+            yield f"schema {facts['revision']} is not this program's ({HEAD}); run `citelock index migrate`"
+        for fact, what in _EXCESS.items():
+            if facts[fact]:
+                yield f"user {facts['role']} of index.url {what}; use citelock_app"
         if not facts["known"]:
-            faults.append(UNSIGNED)
+            yield UNSIGNED
         elif not facts["is_there"]:
-            faults.append(f"tenant {tenant!r} has no complete generation in the database; run `citelock build`")
-        return faults
+            yield f"tenant {tenant!r} has no complete generation in the database; run `citelock build`"
+
+    def _rows(self, tenant: str, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Return rows about generations as a whole, which the claims of a serving process open."""
+        return self._sessions.rows(partial(self._signer.for_role, tenant, "server"), statement, values)
 
 
+_EXCESS = {"unlimited": "gets past row policies", "owns": "owns tables of citelock", "writes": "may write"}
 _FACTS = {
     "revision": "SELECT version_num::text FROM citelock.schema_version",
     "role": "SELECT current_user::text",

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 from uuid import UUID
@@ -142,7 +143,7 @@ class GenerationRows:
             url = clean((row["url"] or "").partition("#")[0])
             title, *facts = (clean(row[name]) for name in ("title", "source", "kind", "space"))
             yield (
-                self.tenant_id, self.generation, document_id(page_id), clean(page_id), title or "", *facts, url,
+                self.tenant_id, self.generation, _uuid(page_id), clean(page_id), title or "", *facts, url,
                 row["version"], row["updated_at"], class_id,
             )  # fmt: skip
 
@@ -198,7 +199,7 @@ class GenerationRows:
         digest = hashlib.sha256(chunk["text"].encode("utf-8", "surrogatepass")).hexdigest()
         return (
             _uuid(f"{self.tenant_id} {chunk['chunk_id']}"), *self._key, row, self._class_of(row),
-            document_id(chunk["page_id"]), chunk["chunk_idx"], clean(chunk["chunk_id"]), *map(clean, texts), exact,
+            _uuid(chunk["page_id"]), chunk["chunk_idx"], clean(chunk["chunk_id"]), *map(clean, texts), exact,
             embedding, metadata, _page_of(chunk), digest, chunk["token_count"], path[-1] if path else None,
             " > ".join(path), clean(chunk.get("lang")), chunk["version"], chunk["updated_at"],
         )  # fmt: skip
@@ -237,11 +238,6 @@ class GenerationRows:
         return np.cumsum(counts) - counts, counts
 
 
-def document_id(page_id: str) -> UUID:
-    """Return the id of a page's document."""
-    return _uuid(page_id)
-
-
 def clean(text: str | None) -> str | None:
     """Return a text that the database can store."""
     if text is None or is_storable(text):
@@ -256,20 +252,10 @@ def cleaned(value: Any) -> Any:
     return [clean(one) for one in value] if isinstance(value, list) else clean(value)
 
 
-def newest_as_json(newest: Mapping[str, datetime]) -> str:
-    """Return when the newest page of each source was made, as the column `newest` has it."""
-    return json.dumps({source: at.isoformat() for source, at in newest.items()})
-
-
 def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     """Yield rows in lists of so many."""
-    batch: list[Row] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
+    left = iter(rows)
+    while batch := [*islice(left, size)]:
         yield batch
 
 
@@ -360,6 +346,7 @@ class PostgresPublisher(Publisher):
                 self.renew(connection)
                 connection.execute("SELECT citelock.attach(%s, %s)", (table, files.manifest.id))
         counts["chunk_windows"] = rows.windows
+        newest = {source: at.isoformat() for source, at in newest_pages(files.table).items()}
         _fill_plain(connection, rows)
         _fill_seals(connection, rows)
         _fill_originals(connection, rows)
@@ -369,7 +356,7 @@ class PostgresPublisher(Publisher):
             "manifest, newest, created_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 self.tenant_id, files.manifest.id, placement, files.manifest.embedder.dimension, ann,
-                files.manifest.chunks, json.dumps(counts), manifest, newest_as_json(newest_pages(files.table)),
+                files.manifest.chunks, json.dumps(counts), manifest, json.dumps(newest),
                 files.manifest.created_at,
             ),
         )  # fmt: skip

@@ -22,24 +22,24 @@ def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], co
     return _all(tenant, generation, [_any(READERS, classes), *conditions], kind)
 
 
-def unread(tenant: str, generation: str, kind: str | None = None, conditions: Sequence[Any] = ()) -> Filter:
+def unread(tenant: str, generation: str, kind: str | None = None) -> Filter:
     """Return the filter of a generation's points for all readers: for its manifest, for counts and for its
     publisher."""
-    return _all(tenant, generation, conditions, kind)
+    return _all(tenant, generation, [], kind)
 
 
 def of_tenant(tenant: str, kind: str | None = None) -> Filter:
     """Return the filter of the points of a kind, or of all, in all generations of a tenant, for its publisher."""
     from qdrant_client.models import Filter
 
-    return Filter(must=[_is(TENANT, tenant), *([] if kind is None else [_is(POINT, kind)])])
+    return Filter(must=[with_value(TENANT, tenant), *([] if kind is None else [with_value(POINT, kind)])])
 
 
 def of_kind(kind: str) -> Filter:
     """Return the filter of the points of a kind of all tenants, for the quota."""
     from qdrant_client.models import Filter
 
-    return Filter(must=[_is(POINT, kind)])
+    return Filter(must=[with_value(POINT, kind)])
 
 
 def selecting(narrowed: Filter) -> Any:
@@ -58,20 +58,16 @@ def with_ids(ids: Sequence[str]) -> Any:
 
 def with_value(field: str, value: str) -> Any:
     """Return the condition that a field of the payload has a value."""
-    return _is(field, value)
+    from qdrant_client.models import FieldCondition, MatchValue
+
+    return FieldCondition(key=field, match=MatchValue(value=value))
 
 
 def _all(tenant: str, generation: str, conditions: Sequence[Any], kind: str | None) -> Filter:
     from qdrant_client.models import Filter
 
-    kinds = [] if kind is None else [_is(POINT, kind)]
-    return Filter(must=[_is(TENANT, tenant), _is(GENERATION, generation), *kinds, *conditions])
-
-
-def _is(field: str, value: str) -> Any:
-    from qdrant_client.models import FieldCondition, MatchValue
-
-    return FieldCondition(key=field, match=MatchValue(value=value))
+    kinds = [] if kind is None else [with_value(POINT, kind)]
+    return Filter(must=[with_value(TENANT, tenant), with_value(GENERATION, generation), *kinds, *conditions])
 
 
 def _any(field: str, values: Sequence[str]) -> Any:

@@ -397,14 +397,11 @@ class ReadablePoints:
     def _checked(self, point: Any, kind: PointKind, with_readers: bool = True) -> Any:
         """Return a point that is the generation's own, and open to the reader. Raises RemoteDataError: the server did
         not filter."""
-        is_own = str(point.id).startswith(self._prefixes[kind])
-        if not is_own or (with_readers and not self._is_open((point.payload or {}).get(READERS))):
+        readers = (point.payload or {}).get(READERS)
+        is_hidden = with_readers and self.classes.isdisjoint(readers if isinstance(readers, list) else [readers])
+        if is_hidden or not str(point.id).startswith(self._prefixes[kind]):
             raise RemoteDataError(_UNASKED)
         return point
-
-    def _is_open(self, readers: Any) -> bool:
-        named = readers if isinstance(readers, list) else [readers]
-        return not self.classes.isdisjoint(named)
 
 
 def _request(

@@ -71,16 +71,6 @@ _BYTES_A_TERM = 160
 _FACTS = ("sha256", "media_type", "bytes", "page_count", "received_sha256")
 
 
-@dataclass(frozen=True)
-class Trust:
-    """The trusted part of a database's answers. `altered`: chunks whose texts differ from the publication; `report`
-    receives further ones."""
-
-    seals: GenerationSeals
-    altered: frozenset[int]
-    report: Callable[[frozenset[int]], None]
-
-
 class HandedOut(NamedTuple):
     """The tables of one reader, compared with their seals. `digests` [chunks, 32]: of their texts."""
 
@@ -89,34 +79,24 @@ class HandedOut(NamedTuple):
     originals: pa.Table
     digests: Digests
 
-    def without(self, altered: frozenset[int]) -> tuple[RowNumbers, pa.Table, Digests]:
-        """Return the numbers, columns and digests of the chunks but those that were altered."""
-        numbers = numbers_of(self.chunks["row"])
-        refused = altered.intersection(numbers.tolist()) if altered else frozenset()
-        used = np.isin(numbers, sorted(refused), invert=True)
-        if refused:
-            return RowNumbers(numbers[used], refused), self.chunks.filter(pa.array(used)), self.digests[used]
-        return RowNumbers(numbers), self.chunks, self.digests
-
 
 class Catalog(IndexedChunks):
     """The chunks of a generation that some reader classes open. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        reader: RemoteReader,
-        classes: frozenset[str],
-        trust: Trust,
-        sets: Callable[[], SetTablesOfReaders],
-    ) -> None:
-        """Fetch the contents open to `classes`, which are those of `reader`, and verify its seals. `sets`: those of the
-        generation. Raises RemoteError: the database cannot answer, or its answer is altered."""
-        handed = _handed_out(manifest, reader, classes, trust.seals)
-        numbers, chunks, digests = handed.without(trust.altered)
-        places = handed.places
+    def __init__(self, generation: DatabaseGeneration, reader: RemoteReader, classes: frozenset[str]) -> None:
+        """Fetch the contents open to `classes`, which are those of `reader`, and verify its seals. Raises RemoteError:
+        the database cannot answer, or its answer is altered."""
+        manifest, altered = generation.manifest, generation.altered
+        chunks, places, originals, digests = _handed_out(manifest, reader, classes, generation.seals)
+        published = numbers_of(chunks["row"])
+        refused = altered.intersection(published.tolist()) if altered else altered
+        numbers = RowNumbers(published)
+        if refused:
+            used = np.isin(published, sorted(refused), invert=True)
+            numbers = RowNumbers(published[used], refused)
+            chunks, digests = chunks.filter(pa.array(used)), digests[used]
         self._postings = RecentPostings(reader, numbers, "lexical"), RecentPostings(reader, numbers, "keyword")
-        self._shown = RemoteTexts(reader, numbers, digests, trust.report)
+        self._shown = RemoteTexts(reader, numbers, digests, generation.refuse)
         lexical, keywords = self._postings
         sentences = None
         if "sentences" in manifest.formats:
@@ -131,9 +111,9 @@ class Catalog(IndexedChunks):
             RemoteKeywords(chunks, keywords),
             DuplicateLocations(placed, len(numbers), fields.filter(pa.array(~known))),
             sentences,
-            {row["page_id"]: _original(row, reader) for row in handed.originals.to_pylist()},
+            {row["page_id"]: _original(row, reader) for row in originals.to_pylist()},
             self._shown.columns(),
-            sets,
+            lambda: generation.sets,
         )
         super().__init__(manifest, chunks, ReadableRows(chunks["readers"]), parts)
         self._columns_bytes = int(chunks.nbytes + digests.nbytes)
@@ -206,9 +186,6 @@ class CatalogKey:
 
     generation: object
     classes: frozenset[str]
-
-    def __hash__(self) -> int:
-        return hash((id(self.generation), self.classes))
 
 
 @dataclass
@@ -301,8 +278,8 @@ class DatabaseGeneration:
         if (self.manifest.id, self.manifest.tenant) != (generation_id, tenant):
             raise RemoteDataError(f"{where} is of generation {self.manifest.id} of {self.manifest.tenant!r}")
         self._remote, self._catalogs = remote, catalogs
-        self._seals = GenerationSeals(home, tenant, generation_id)
-        self._altered: frozenset[int] = frozenset()
+        self.seals = GenerationSeals(home, tenant, generation_id)
+        self.altered: frozenset[int] = frozenset()  # chunks whose texts differ from the publication
         self._reporting = threading.Lock()
         self._classes = lru_cache(maxsize=_REMEMBERED)(self._fetch_classes)
 
@@ -311,23 +288,17 @@ class DatabaseGeneration:
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """Return a line on passages altered since it was opened."""
-        count = len(self._altered)
+        count = len(self.altered)
         return (f"{count} altered passages of the database are not used; {RESEND}",) if count else ()
 
     @property
     def newest(self) -> Mapping[str, datetime]:
-        """The time of each source's newest page."""
         return self._remote.manifest.newest
 
     def for_reader(self, principal: Principal) -> ReaderView:
-        """Return a principal's view, according to the database. Raises RemoteError: the database cannot answer."""
         classes = self.classes_for(principal)
         reader = self._remote.reader(replace(principal, roles=READER))
-        trust = Trust(self._seals, self._altered, self._refuse)
-        catalog = self._catalogs.of(
-            CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes, trust, lambda: self.sets)
-        )
+        catalog = self._catalogs.of(CatalogKey(self, classes), lambda: Catalog(self, reader, classes))
         self._catalogs.trim()
         return ReaderView(catalog, classes, partial(satisfied_classes, principal, self.tenant))
 
@@ -367,10 +338,10 @@ class DatabaseGeneration:
             )
         return classes
 
-    def _refuse(self, numbers: frozenset[int]) -> None:
+    def refuse(self, numbers: frozenset[int]) -> None:
         """Use some chunks no more, from the next question on."""
         with self._reporting:
-            self._altered |= numbers
+            self.altered |= numbers
         _log.error("generation %s: %s", self.id, "; ".join(self.degraded))
         self._catalogs.forget(self)
 
@@ -386,31 +357,26 @@ class SharedStore:
 
     def release(self) -> None:
         """Count one user less; the last one closes the connections."""
-        with _OPEN.lock:
+        with _OPENING:
             self.users -= 1
             if self.users:
                 return
-            _OPEN.stores.pop(self.key, None)
+            _OPEN.pop(self.key, None)
         self.store.close()
 
 
-@dataclass
-class _Open:
-    stores: dict[object, SharedStore] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_OPEN = _Open()
+_OPEN: dict[object, SharedStore] = {}
+_OPENING = threading.Lock()
 
 
 def shared_store(config: Config) -> SharedStore:
     """Return the database that `index` names with one user more, which must `release` it. Nothing is sent yet. Raises
     ConfigError: its address is missing."""
     key = config.home, config.index.model_dump_json()
-    with _OPEN.lock:
-        shared = _OPEN.stores.get(key)
+    with _OPENING:
+        shared = _OPEN.get(key)
         if shared is None:
-            shared = _OPEN.stores[key] = SharedStore(key, open_store(config), Catalogs(config.index.cache_bytes))
+            shared = _OPEN[key] = SharedStore(key, open_store(config), Catalogs(config.index.cache_bytes))
         shared.users += 1
         return shared
 

@@ -235,7 +235,6 @@ class RemoteLexical(Bm25):
         self._postings = postings
 
     def terms(self) -> Collection[str]:
-        """Return every term of the chunks that the reader may see."""
         return self._postings.terms.keys()
 
     def frequency(self, term: str, allowed: Allowed | None = None) -> int:
@@ -350,28 +349,22 @@ class RemoteKeywords(KeywordIndex):
         self._content.of([self.spelt(number) for stem in stems for number in self._named.with_stem(stem)])
 
     def numbers(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of those of some words that there are, ascending."""
         return self._named.numbers(words)
 
     def with_stem(self, stem: str) -> list[int]:
-        """Return the numbers of the words with a stem."""
         return self._named.with_stem(stem)
 
     def spelt(self, number: int) -> str:
-        """Return the word of a number."""
         return self._named.spelt(number)
 
     def rows(self, number: int) -> Numbers:
-        """Return the rows with a word in their content, ascending."""
         word = self.spelt(number)
         return self._content.of([word])[word].rows
 
     def labelled(self, number: int) -> Numbers:
-        """Return the pages that have a word among their labels."""
         return self._named.labelled(number)
 
     def named(self, number: int) -> Numbers:
-        """Return the rows of which a word is the whole title, a whole label or a whole heading."""
         return self._named.named(number)
 
     @cached_property

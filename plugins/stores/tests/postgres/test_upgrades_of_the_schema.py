@@ -114,10 +114,8 @@ def test_an_older_program_publishes_into_the_newer_schema(
 def test_a_migration_that_fails_leaves_the_older_schema(
     old: tuple[Config, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from citelock_stores.postgres.migrations.versions import v0002_search
-
     config, _ = old
-    run = v0002_search.run_statements
+    run = upgrade.run_statements
 
     def break_off(connection: Any, name: str, names: Any) -> None:
         run(connection, name, names)
@@ -125,7 +123,7 @@ def test_a_migration_that_fails_leaves_the_older_schema(
             connection.exec_driver_sql("SELECT 1 / 0")
 
     with monkeypatch.context() as patch:
-        patch.setattr("citelock_stores.postgres.migrations.versions.run_statements", break_off)
+        patch.setattr(upgrade, "run_statements", break_off)
         with pytest.raises(RemoteDataError, match="the migration was undone"):
             migrate(config)
     with connected(config, OWNER) as connection:

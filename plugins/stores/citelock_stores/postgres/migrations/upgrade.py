@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from citelock_stores.postgres.migrations.versions import run_statements
-from citelock_stores.postgres.migrations.versions.v0002_search import revision
+from citelock_stores.postgres.migrations.versions import run_statements, schema_names
 from citelock_stores.postgres.sessions import KEY_PURPOSE, pads
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config, ConfigError
@@ -17,8 +15,14 @@ from rag_serving.escaping.targets import one_line
 from rag_serving.indexes.databases import RemoteConnectionError, RemoteDataError
 
 OWNER, READER, WRITER = "citelock_owner", "citelock_app", "citelock_writer"
-HEAD = revision
+HEAD = "0002"
 """The revision that this program reads and writes."""
+_REVISIONS = {
+    # Tables by tenant and generation, policies bound to signed claims, partitions, hybrid search.
+    "0001": ("claims", "tables", "policies", "partitions", "search"),
+    # Hybrid search by the index at any size, seals of catalogs, an erasure of its own; what takes a moment at any size.
+    "0002": ("tables", "partitions", "search"),
+}  # none is undone: an older program reads and writes the newest, and the first goes by `DROP SCHEMA citelock CASCADE`
 _LOCK = 0x637461746C6F636B  # of migrations, so that two at once follow each other
 _ROLES = {OWNER: "NOLOGIN", READER: "LOGIN", WRITER: "LOGIN"}
 _LIMITS = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
@@ -139,26 +143,19 @@ def _revision(connection: Any) -> str | None:
 
 def _apply(connection: Any) -> tuple[str | None, str]:
     """Apply the revisions that are missing; returns the revision before and after."""
-    from alembic.config import Config as Settings
-    from alembic.runtime.environment import EnvironmentContext
-    from alembic.script import ScriptDirectory
-    from alembic.util import CommandError
-
     before = _revision(connection)
-    settings = Settings()
-    folder = Path(__file__).parent
-    settings.set_main_option("script_location", str(folder).replace("%", "%%"))
-    script = ScriptDirectory(str(folder), version_locations=[str(folder / "versions")])
-
-    def missing(revision: Any, _context: Any) -> Any:
-        return script._upgrade_revs(HEAD, revision)
-
-    try:
-        with EnvironmentContext(settings, script, fn=missing) as environment:
-            environment.configure(
-                connection=connection, version_table="schema_version", version_table_schema="citelock"
-            )
-            environment.run_migrations()
-    except CommandError as error:
-        raise RemoteDataError(f"the schema is of another version than this program's ({one_line(error)})") from error
+    if before is not None and before not in _REVISIONS:
+        raise RemoteDataError(f"the schema is of another version than this program's (revision {before})")
+    if before is None:
+        connection.exec_driver_sql(
+            "CREATE TABLE citelock.schema_version "
+            "(version_num varchar(32) NOT NULL CONSTRAINT schema_version_pkc PRIMARY KEY)"
+        )
+        connection.exec_driver_sql("INSERT INTO citelock.schema_version VALUES ('0000')")
+    names = schema_names(connection)
+    for revision, parts in _REVISIONS.items():
+        if (before or "") < revision <= HEAD:
+            for part in parts:
+                run_statements(connection, f"v{revision}_{part}", names)
+            connection.exec_driver_sql("UPDATE citelock.schema_version SET version_num = %s", (revision,))
     return before, str(_revision(connection))

@@ -8,14 +8,15 @@ from typing import Any
 
 
 def schema_names(connection: Any) -> dict[str, str]:
-    """Return the values of `{name}` in the files: `ext`, the schema of pgvector; `match`, the operator that matches
-    words, by an index if the database has one that row policies let it use."""
+    """Return the values of `{name}` in the files: `ext`, the schema of pgvector; `words` and `match`, the operators of
+    an index of words and the one that asks it: the database's own ones if row policies let it use these."""
     extension = connection.exec_driver_sql(
         "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
         "WHERE e.extname = 'vector'"
     ).scalar_one()
     has_words = connection.exec_driver_sql("SELECT to_regoper('citelock.@@@') IS NOT NULL").scalar_one()
-    return {"ext": str(extension), "match": "OPERATOR(citelock.@@@)" if has_words else "OPERATOR(pg_catalog.@@)"}
+    words, match = ("citelock.words_ops", "citelock.@@@") if has_words else ("pg_catalog.tsvector_ops", "pg_catalog.@@")
+    return {"ext": str(extension), "words": words, "match": f"OPERATOR({match})"}
 
 
 def run_statements(connection: Any, name: str, names: Mapping[str, str]) -> None:
