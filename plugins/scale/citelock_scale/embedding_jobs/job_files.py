@@ -52,8 +52,8 @@ class JobFiles(Protocol):
 class FolderFiles:
     """Files in a folder of the tenant's cache, which all workers of the machine share."""
 
-    def __init__(self, store: Store, folder: str) -> None:
-        self._store, self._folder = store, folder
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def write(self, tenant: str, name: str, content: bytes) -> None:
         write_bytes(self._path(tenant, name), content)
@@ -68,12 +68,12 @@ class FolderFiles:
         self._path(tenant, name).unlink(missing_ok=True)
 
     def listed(self, tenant: str) -> Iterator[tuple[str, float]]:
-        for path in sorted((self._store.cache(tenant) / self._folder).glob("*.json")):
+        for path in sorted((self._store.cache(tenant) / FOLDER).glob("*.json")):
             with suppress(OSError):
                 yield path.stem, time.time() - path.stat().st_mtime
 
     def _path(self, tenant: str, name: str) -> Path:
-        return self._store.cache(tenant) / self._folder / f"{name}.json"
+        return self._store.cache(tenant) / FOLDER / f"{name}.json"
 
 
 class ObjectFiles:

@@ -231,7 +231,7 @@ class JobQueue:
             if connection.execute(delete(JOBS).where(*_held(claim))).rowcount != 1:
                 return False
             now, attempts = self.clock(), min(claim.attempts, self.settings.attempts - 1)
-            _insert(connection, [self._part_row(claim, part, now, attempts=attempts, reason=ENDED) for part in parts])
+            _insert(connection, [_part_row(claim, part, now, attempts, ENDED) for part in parts])
         return True
 
     def withdraw(self, tenant: str, ids: Sequence[str]) -> None:
@@ -332,16 +332,11 @@ class JobQueue:
     def _failed_row(self, claim: JobClaim, failure: Failure, now: float) -> dict[str, Any]:
         """Return the row of texts that failed once more."""
         attempts = claim.attempts + 1
-        is_over = attempts >= self.settings.attempts
-        values = {"state": "dead" if is_over else "waiting", "finished_at": now if is_over else None}
-        not_before = now + backoff(attempts, self.settings.backoff_s)
-        row = self._part_row(claim, failure.keys, now, attempts=attempts, reason=_reason(failure.reason))
-        return {**row, **values, "not_before": not_before}
-
-    def _part_row(self, claim: JobClaim, keys: Sequence[str], now: float, **values: Any) -> dict[str, Any]:
-        tokens = max(1, claim.tokens * len(keys) // max(1, len(claim.keys)))
-        row = _new_row(claim.tenant, claim.model, list(keys), tokens, now)
-        return {**row, **values}
+        row = _part_row(claim, failure.keys, now, attempts, _reason(failure.reason))
+        row["not_before"] = now + backoff(attempts, self.settings.backoff_s)
+        if attempts >= self.settings.attempts:
+            row |= {"state": "dead", "finished_at": now}
+        return row
 
 
 def _held(claim: JobClaim) -> tuple[Any, ...]:
@@ -354,6 +349,12 @@ def _new_row(tenant: str, model: str, keys: list[str], tokens: int, now: float) 
     own = {"id": job_id(tenant, model, keys), "tenant": tenant, "model": model, "text_keys": keys, "tokens": tokens}
     times = {"created_at": now, "not_before": 0.0, "finished_at": None}
     return {**own, **times, "state": "waiting", "attempts": 0, "fence": fence, "reason": None}
+
+
+def _part_row(claim: JobClaim, keys: Sequence[str], now: float, attempts: int, reason: str) -> dict[str, Any]:
+    tokens = max(1, claim.tokens * len(keys) // max(1, len(claim.keys)))
+    row = _new_row(claim.tenant, claim.model, list(keys), tokens, now)
+    return {**row, "attempts": attempts, "reason": reason}
 
 
 def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from citelock_scale.embedding_jobs.job_files import (
-    FOLDER,
     JOBS_SEAL,
     CachedResults,
     FolderFiles,
@@ -19,7 +18,7 @@ from citelock_scale.embedding_jobs.job_files import (
     SharedResults,
 )
 from citelock_scale.embedding_jobs.queue import Batch, EmbeddingText, JobQueue, QueueState
-from citelock_scale.embedding_jobs.worker import JobShelf, MeteredModel, Worker, WorkerRegister
+from citelock_scale.embedding_jobs.worker import Worker, WorkerRegister
 from citelock_scale.object_home.home import object_home
 from rag_assets.embedding_usage import (
     BuildVectors,
@@ -54,9 +53,11 @@ def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str
     """Return a worker on an installation's queue; `tenant`: take only this one's jobs. Raises ModelError: the server
     that gives the model's name does not answer. Raises ObjectHomeError: the store of a shared home cannot be used."""
     budgets = open_budgets(config, config.tenants if tenant is None else [tenant])
-    model = MeteredModel(embedder, UsageCounter(config.embedding), budgets)
-    shelf = JobShelf(open_payloads(config), _results(config, queue, embedder.name))
-    return Worker(queue, shelf, model, tenant)
+    home, usage = object_home(config), UsageCounter(config.embedding)
+    results: JobResults = CachedResults(Store(config.home), embedder.name)
+    if home is not None:
+        results = SharedResults(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "vectors"), queue)
+    return Worker(queue, open_payloads(config), results, embedder, usage, budgets, tenant)
 
 
 def open_payloads(config: Config) -> Payloads:
@@ -64,15 +65,8 @@ def open_payloads(config: Config) -> Payloads:
     the store cannot be used."""
     home = object_home(config)
     if home is None:
-        return Payloads(FolderFiles(Store(config.home), FOLDER))
+        return Payloads(FolderFiles(Store(config.home)))
     return Payloads(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "texts"))
-
-
-def _results(config: Config, queue: JobQueue, model: str) -> JobResults:
-    home = object_home(config)
-    if home is None:
-        return CachedResults(Store(config.home), model)
-    return SharedResults(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "vectors"), queue)
 
 
 @contextmanager

@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
 from citelock_scale.embedding_jobs.job_files import JobResults, PayloadError, Payloads
 from citelock_scale.embedding_jobs.queue import EmbeddingText, Failure, JobClaim, JobQueue
@@ -55,9 +54,7 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 
@@ -138,12 +135,11 @@ class WorkerRegister:
     def sign(self, name: str, model: str, note: str | None = None) -> None:
         """Note that a worker lives."""
         now = self._queue.clock()
-        values = {"name": name, "model": model, "started_at": now, "seen_at": now, "note": note}
+        values = {"model": model, "seen_at": now, "note": note}
         with self._queue.database.writing() as connection:
             connection.execute(delete(WORKERS).where(WORKERS.c.seen_at < now - 10 * self._queue.settings.lease_s))
-            before = connection.execute(select(WORKERS.c.started_at).where(WORKERS.c.name == name)).scalar()
-            connection.execute(delete(WORKERS).where(WORKERS.c.name == name))
-            connection.execute(insert(WORKERS).values({**values, "started_at": now if before is None else before}))
+            if not connection.execute(update(WORKERS).where(WORKERS.c.name == name).values(values)).rowcount:
+                connection.execute(insert(WORKERS).values(name=name, started_at=now, **values))
 
     def leave(self, name: str) -> None:
         """Note that a worker has ended."""
@@ -168,32 +164,24 @@ class Tally:
     lost: int = 0
 
 
-@dataclass(frozen=True)
-class JobShelf:
-    """The sources of jobs' texts, and the destinations of their vectors."""
-
-    payloads: Payloads
-    results: JobResults
-
-
-@dataclass(frozen=True)
-class MeteredModel:
-    """A model, what counts its tokens, and the budgets of tenants that have one."""
-
-    embedder: Embedder
-    usage: UsageCounter
-    budgets: Mapping[str, TenantBudget]
-
-
 class Worker:
     """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
 
-    def __init__(self, queue: JobQueue, shelf: JobShelf, model: MeteredModel, tenant: str | None = None) -> None:
+    def __init__(
+        self,
+        queue: JobQueue,
+        payloads: Payloads,
+        results: JobResults,
+        embedder: Embedder,
+        usage: UsageCounter,
+        budgets: Mapping[str, TenantBudget],
+        tenant: str | None = None,
+    ) -> None:
         """`tenant`: take only this one's jobs; None: those of all, in turn. Raises ModelError: the server that gives
         the model's name does not answer."""
-        self.name, self.model, self.tally = new_name(), model.embedder.name, Tally()
-        self.payloads, self.results = shelf.payloads, shelf.results
-        self._queue, self._metered = queue, model
+        self.name, self.model, self.tally = new_name(), embedder.name, Tally()
+        self.payloads, self.results = payloads, results
+        self._queue, self._embedder, self._usage, self._budgets = queue, embedder, usage, budgets
         self._register = None if tenant else WorkerRegister(queue)  # one tenant's helps no other build
         self._signed_at = float("-inf")
         self.tenant = tenant
@@ -252,23 +240,23 @@ class Worker:
 
     def close(self) -> None:
         """Write pending counts of budgets."""
-        for budget in self._metered.budgets.values():
+        for budget in self._budgets.values():
             budget.close()
 
     def check_budget(self, tenant: str) -> None:
         """Look whether a tenant may have more embedded. Raises BudgetError: not now."""
-        if budget := self._metered.budgets.get(tenant):
+        if budget := self._budgets.get(tenant):
             budget.check()
 
     def _work(self, claim: JobClaim, items: list[EmbeddingText]) -> None:
         self.check_budget(claim.tenant)
         with Heartbeat(self._queue, claim, self._sign) as heartbeat:
             known = self.results.known(claim)
-            vectors = embed_isolated(self._metered.embedder, [item for item in items if item.key not in known])
+            vectors = embed_isolated(self._embedder, [item for item in items if item.key not in known])
             # Even if the job was lost: its new worker need not compute them.
             self.results.keep(claim, [item.key for item in vectors.items], vectors.vectors)
-        usage = self._metered.usage.of([(item.page_id, item.text) for item in vectors.items])
-        if budget := self._metered.budgets.get(claim.tenant):
+        usage = self._usage.of([(item.page_id, item.text) for item in vectors.items])
+        if budget := self._budgets.get(claim.tenant):
             budget.spend("embedding", sum(page.tokens for page in usage), sum(page.cost for page in usage))
         if heartbeat.is_lost:
             self._note_lost(claim, usage)

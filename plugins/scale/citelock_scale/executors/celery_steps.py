@@ -65,17 +65,14 @@ def has_worker(app: Celery, result: AsyncResult) -> bool:
 
 def waits(app: Celery, queue: str, result: AsyncResult) -> bool:
     """Return whether the task may still be in its queue: nobody began it, and the queue is not empty."""
-    return result.state == "PENDING" and queue_length(app, queue) > 0
-
-
-def queue_length(app: Celery, queue: str) -> int:
-    """Return how many tasks wait in a queue."""
+    if result.state != "PENDING":
+        return False
     with app.connection_for_read() as connection:
         channel: Any = connection.default_channel
         try:
-            return int(channel.queue_declare(queue=queue, passive=True).message_count)
+            return int(channel.queue_declare(queue=queue, passive=True).message_count) > 0
         except (ChannelError, NotFound):  # there is none until somebody puts a task into it
-            return 0
+            return False
 
 
 class StepLostError(Exception):

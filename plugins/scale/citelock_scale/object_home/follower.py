@@ -145,7 +145,7 @@ class FollowedFolder:
         if seen is None:
             folder.refuse_older(None)
             return False
-        return folder.number != seen.head.number
+        return folder.seen.number != seen.head.number
 
     def fetch(self, seen: Seen) -> None:
         """Fetch a head's files; if it was replaced, and its objects deleted meanwhile, those of the new head. Raises
@@ -207,7 +207,7 @@ def _is_told_of(path: str) -> bool:
 
 
 class StoreFollower:
-    """Keeps this machine's folders of some tenants what was published last. Safe to use from several threads."""
+    """Follows the store for some tenants; a `HomeFollower`. Safe to use from several threads."""
 
     def __init__(self, home: ObjectHome, config: Config, tenants: Iterable[str], needs: Needs = to_answer) -> None:
         chosen = set(tenants)
@@ -223,16 +223,13 @@ class StoreFollower:
 
     @property
     def problem(self) -> str | None:
-        """Why a folder is not what was last published; None if it is."""
         return next((folder.problem for folder in self._folders.values() if folder.problem), None)
 
     @property
     def is_away(self) -> bool:
-        """Return whether nothing that is followed can be read, as where the store does not answer."""
         return bool(self._folders) and all(folder.problem for folder in self._folders.values())
 
     def problem_of(self, tenant: str) -> str | None:
-        """Return the same of a tenant and its sources, also if the store reports nothing at all."""
         for folder in self._of(tenant):
             if folder.problem:
                 return folder.problem
@@ -243,12 +240,9 @@ class StoreFollower:
         return None
 
     def staleness(self, tenant: str) -> str | None:
-        """Return why this machine's data of a tenant may be older than the publication; None if it is not."""
         return self.problem_of(tenant) or self._being_fetched(tenant)
 
     def awaited(self, tenant: str, has_older: bool) -> str | None:
-        """Return what a starting server waits for before it gets questions of a tenant; None if it is there, or not
-        waited for. `has_older`: an earlier generation could answer."""
         waits = not has_older or time.monotonic() - self._began < self._start_wait_s
         for folder in self._of(tenant):
             if folder.problem:
@@ -258,7 +252,6 @@ class StoreFollower:
         return self._being_fetched(tenant)
 
     def follow(self) -> None:
-        """Begin to look, in a thread, unless that was done a moment ago or is being done; returns at once."""
         if time.monotonic() < self._next or not self._looks.acquire(blocking=False):
             return
 
@@ -271,14 +264,12 @@ class StoreFollower:
         threading.Thread(target=look, name="object home", daemon=True).start()
 
     def fetch(self) -> None:
-        """Fetch the news of every folder before returning; if the store fails, the local state stays in force."""
         with self._looks:
             self._look(self._home.settings.timeout_s)
         for thread in list(self._fetched.values()):
             thread.join()
 
     def fetch_if_due(self) -> None:
-        """The same, unless it was done `object_store.poll_s` ago or less."""
         if time.monotonic() >= self._next:
             self.fetch()
 

@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from types import NoneType
 from typing import Any, NamedTuple
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from citelock_scale.object_home.objects import Objects, StoreAwayError, Stored, Version
 from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
@@ -39,6 +40,8 @@ class FolderHead:
     needed were deleted last. `erased`: nothing is in force, and `tree` is the last one, which lists its objects;
     `erasure` is the number of the last erasure: machines delete older copies."""
 
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
     folder: str
     tree: str | None = None
     number: int = 0
@@ -55,15 +58,6 @@ class FolderHead:
         """The digest of the tree in force, None if there is none."""
         return None if self.erased else self.tree
 
-    def taken_by(self, holder: str) -> FolderHead:
-        return replace(self, holder=holder, fencing=self.fencing + 1, beat=0)
-
-    def after_beat(self) -> FolderHead:
-        return replace(self, beat=self.beat + 1)
-
-    def after_sweep(self) -> FolderHead:
-        return replace(self, swept=self.number)
-
     def after_erasure(self) -> FolderHead:
         """Return a head that takes the folder from its writer and from every machine."""
         number = self.number + 1
@@ -76,6 +70,9 @@ class FolderHead:
         if tree == self.tree:
             return replace(self, holder="", beat=0)
         return replace(self, holder="", beat=0, tree=tree, number=self.number + 1, erased=False)
+
+
+_HEAD = TypeAdapter(FolderHead)
 
 
 class Seen(NamedTuple):
@@ -160,37 +157,17 @@ class Heads:
                 f"{where} {fault.partition(';')[0]}; CITELOCK_SECRET must be the same on all machines: if it is, "
                 f"delete this object, and run `citelock home repair` on the machine that builds {folder}"
             )
-        head = _head_of(found)
+        given = {name: value for name, value in found.items() if name not in (FIELD, "format")}
+        try:
+            head = _HEAD.validate_json(json.dumps(given)) if found.get("format") in (1, _FORMAT) else None
+        except ValidationError:
+            head = None
         if head is None or head.folder != folder:
             raise ObjectHomeError(
                 f"{where} is another folder's, or of another version of this program; let all machines run the same, "
                 f"or delete this object, and run `citelock home repair` on the machine that builds {folder}"
             )
         return head
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "folder": (str,),
-    "tree": (str, NoneType),
-    "number": (int,),
-    "fencing": (int,),
-    "holder": (str,),
-    "beat": (int,),
-    "write": (str,),
-    "swept": (int,),
-    "erased": (bool,),
-    "erasure": (int,),
-}
-
-
-def _head_of(found: dict[str, Any]) -> FolderHead | None:
-    """Return the head that a signed document is, None if it is none, or of a later version."""
-    if found.get("format") not in (1, _FORMAT):
-        return None
-    given = {name: value for name, value in found.items() if name not in (FIELD, "format")}
-    if any(type(value) not in _TYPES.get(name, ()) for name, value in given.items()) or "folder" not in given:
-        return None
-    return FolderHead(**given)
 
 
 def _name(folder: str) -> str:
@@ -241,11 +218,7 @@ class Lease:
     def note_sweep(self) -> bool:
         """Record the start of a sweep. Return whether the lease is still valid. Raises ObjectHomeError: the store does
         not answer."""
-        with self._lock:
-            written = self._heads.write(self._seen.head.after_sweep(), self._seen)
-            self._seen = written or self._seen
-            self._is_lost = written is None
-        return written is not None
+        return self._is_written(swept=self._seen.head.number)
 
     def stop(self) -> None:
         """Give no more signs of life."""
@@ -255,14 +228,16 @@ class Lease:
     def _live(self) -> None:
         while not self._ended.wait(self._every_s):
             try:
-                with self._lock:
-                    written = self._heads.write(self._seen.head.after_beat(), self._seen)
-                    if written is None:
-                        self._is_lost = True
-                        return
-                    self._seen = written
+                if not self._is_written(beat=self._seen.head.beat + 1):
+                    return
             except ObjectHomeError as error:  # the next sign may be taken
                 _log.warning("%s", error)
+
+    def _is_written(self, **changes: Any) -> bool:
+        with self._lock:
+            written = self._heads.write(replace(self._seen.head, **changes), self._seen)
+            self._seen, self._is_lost = written or self._seen, written is None
+        return written is not None
 
 
 def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: FolderHead | None = None) -> Lease:
@@ -282,7 +257,7 @@ def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: 
             head = seen.head if seen else FolderHead(folder)
             if known and not head.erased and head.number < known.number:
                 head = known
-            taken = heads.write(head.taken_by(me), seen)
+            taken = heads.write(replace(head, holder=me, fencing=head.fencing + 1, beat=0), seen)
             if taken:
                 return Lease(heads, taken, lease_s)
         elif lives and now - began >= wait_s:

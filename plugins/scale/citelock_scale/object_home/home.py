@@ -1,10 +1,15 @@
-"""A home that machines share: writing one of its folders, one machine at a time."""
+"""A home that machines share: writing one of its folders, one machine at a time, with one lease for all threads of a
+process that are at it."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +20,6 @@ from citelock_scale.object_home.shared_folder import SharedFolder, is_followed, 
 from citelock_scale.object_home.writing import (
     Listed,
     Repaired,
-    WritingRight,
     erase,
     let_go,
     listed,
@@ -23,17 +27,30 @@ from citelock_scale.object_home.writing import (
     remaining,
     repair,
     restored,
+    send,
     sweep,
     sweep_if_due,
 )
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import Config
-from rag_serving.shared_home import Erased, Needs, ObjectHomeError
+from rag_serving.shared_home import Erased, HeldError, Needs, ObjectHomeError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Held:
+    """The state of one folder: `lock` is taken while its lease is acquired, and while files are sent."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    writers: int = 0
+    is_told_to_end: bool = False
+    begun: tuple[SharedFolder, Lease] | None = None
 
 
 class ObjectHome:
-    """The home that lies in `home` on this machine and in an object store for all."""
+    """The home that lies in `home` on this machine and in an object store for all. Safe to use from several threads."""
 
     def __init__(self, settings: ObjectStore, home: Path) -> None:
         """Raises ObjectHomeError if it cannot be used."""
@@ -45,15 +62,13 @@ class ObjectHome:
         self.home, self.settings = home.absolute(), settings
         self.objects = Objects(settings)
         self.heads = Heads(self.objects, home)
-        self._writing = WritingRight(self._begin, self._lost)
+        self._lock, self._held = threading.Lock(), defaultdict[str, _Held](_Held)
 
     def folder(self, name: str) -> SharedFolder:
         """Return a folder by its path below the home."""
         return SharedFolder(self.objects, self.home, name, self.settings.parallel)
 
     def refresh(self, name: str) -> None:
-        """Update a folder to the last shared state, unless a process of this machine writes there. Raises
-        ObjectHomeError: the store cannot be used."""
         with unless_written(self.home / name) as is_free:
             if is_free and (seen := self.heads.read(name)):
                 self.folder(name).fetch(seen.head)
@@ -84,36 +99,44 @@ class ObjectHome:
         return repair(folder, lease, known, without_lost)
 
     def is_followed(self, name: str) -> bool:
-        """Return whether this machine knows a folder from the store, and never had the whole of it."""
         return is_followed(self.home, name)
 
     def follower(self, config: Config, tenants: Iterable[str], needs: Needs | None = None) -> StoreFollower:
-        """Return the follower that keeps the folders of tenants up to date; `needs`: the files to fetch, None for
-        all."""
         return StoreFollower(self, config, tenants, needs or to_answer)
 
     def server_follower(self, config: Config) -> StoreFollower:
-        """Return the same for all tenants of a server, and delete the files of removed tenants."""
         delete_tenants(self.home, config.tenants)
         on_disk = config.index.kind == "disk"
         return self.follower(config, config.tenants, None if on_disk else to_answer_from_a_database)
 
     def count(self, name: str) -> int:
-        """Return how many objects there are of a folder, but for a head that says it was erased. Raises
-        ObjectHomeError: the store cannot be used."""
         return remaining(self.folder(name), self.heads)
 
     def erase(self, name: str) -> Erased:
-        """Erase a folder in the store, and have all machines delete their copies. Raises ObjectHomeError: the store
-        cannot be used; the next try deletes the rest."""
         return erase(self.folder(name), self.heads)
 
-    def writing(self, name: str, wait_s: float = 0.0) -> AbstractContextManager[None]:
-        """Reserve a folder for writing: fetch what was shared last, and share it at the end. Within a process it may be
-        reserved again, by other threads, too. Work done before an error is shared, too, as in a local folder; that of a
-        process that is killed, or told to end, stays on this machine. Raises HeldError: another machine writes there.
-        Raises ObjectHomeError: the store cannot be used; nothing is lost on this machine."""
-        return self._writing.of(name, wait_s)
+    @contextmanager
+    def writing(self, name: str, wait_s: float = 0.0) -> Iterator[None]:
+        """Reserve a folder for writing: fetch what was shared last, and share it at the end. Later entrants of this
+        process join, and the last one shares. Work done before an error is shared, too, as in a local folder; that of a
+        process that is killed, or told to end, stays on this machine. Raises HeldError: another machine writes there,
+        or took over. Raises ObjectHomeError: the store cannot be used; nothing is lost on this machine."""
+        with self._lock:
+            held = self._held[name]
+        with held.lock:
+            if not held.writers:
+                held.begun, held.is_told_to_end = self._begin(name, wait_s), False
+            held.writers += 1
+        try:
+            yield
+        except Exception:
+            self._end(held, is_failing=True)
+            raise
+        except BaseException:
+            held.is_told_to_end = True
+            self._end(held, is_failing=True)
+            raise
+        self._end(held, is_failing=False)
 
     def _begin(self, name: str, wait_s: float) -> tuple[SharedFolder, Lease]:
         folder = self.folder(name)
@@ -127,6 +150,37 @@ class ObjectHome:
             let_go(lease)
             raise
         return folder, lease
+
+    def _end(self, held: _Held, is_failing: bool) -> None:
+        with held.lock:
+            held.writers -= 1
+            if held.writers:
+                return
+            assert held.begun
+            (folder, lease), held.begun = held.begun, None
+            if held.is_told_to_end:
+                let_go(lease)
+                return
+            try:
+                self._share(folder, lease)
+            except ObjectHomeError as error:
+                if not is_failing:  # else the first error is the one to tell
+                    raise
+                _log.error("%s", error)
+
+    def _share(self, folder: SharedFolder, lease: Lease) -> None:
+        try:
+            tree = send(folder, lease)
+        except BaseException as error:
+            let_go(lease)
+            if isinstance(error, HeldError):
+                self._lost(folder, lease)
+            raise
+        try:
+            folder.note(lease.release(tree), is_whole=True)
+        except HeldError:
+            self._lost(folder, lease)
+            raise
 
     def _lost(self, folder: SharedFolder, lease: Lease) -> None:
         """Delete objects sent under a lease that ended by an erasure; otherwise a sweep does it."""

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from citelock_scale.object_home.heads import FolderHead
 from citelock_scale.object_home.objects import MissingError, Objects
 from rag_serving.artifacts.contents import Stamp
 from rag_serving.artifacts.secret import canonical
-from rag_serving.artifacts.store import write_json
+from rag_serving.artifacts.store import write_bytes, write_json
 from rag_serving.shared_home import ObjectHomeError
 
 OBJECT = re.compile(r"(?:trees/[0-9a-f]{64}|blobs/[0-9a-f]{2}/[0-9a-f]{64}(?:-[0-9a-f]{16})?)")
@@ -40,7 +40,6 @@ _LONGEST_NAME = 255  # of files, in bytes
 OWN_FOLDERS = frozenset({"chroma"})
 """Of a tenant; every machine has its own."""
 OWN_FILES = frozenset({"cache/digests.json"})
-_READ_BYTES = 1 << 20
 Known = Mapping[str, tuple[Stamp, str]]
 
 
@@ -184,26 +183,23 @@ def unchanged_blocks(path: Path, fact: FileFact) -> Iterator[bytes]:
     """Yield a file's content in blocks of a megabyte. Raises ObjectHomeError: at the end, if it differs from the
     digest."""
     made, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            made.update(block)
-            size += len(block)
-            if size > fact.size:
-                break
-            yield block
+    for block in _blocks_of(path):
+        made.update(block)
+        size += len(block)
+        if size > fact.size:
+            break
+        yield block
     if (made.hexdigest(), size) != fact:
         raise _changes(path)
 
 
 def _digest_of(path: Path, stamp: Stamp) -> str:
-    made = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            made.update(block)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
         after = Stamp.of(os.fstat(file.fileno()))
     if after != stamp:
         raise _changes(path)
-    return made.hexdigest()
+    return digest
 
 
 def _changes(path: Path) -> ObjectHomeError:
@@ -212,10 +208,8 @@ def _changes(path: Path) -> ObjectHomeError:
 
 FOLDER = ".fetched"
 """Of a shared folder; what begins with a dot is this machine's own."""
-Blocks = Callable[[FileFact], Iterable[bytes]]
-Altered = Callable[[FileFact], ObjectHomeError]
 _LAST = ("published.json", "current")
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 1 << 20
 NOTES = ".object-home"
 """Folder of the home for what this machine knows of the store."""
 _KEPT = "cache/"
@@ -236,84 +230,24 @@ def run_parallel(calls: Iterable[Callable[[], object]], threads: int) -> None:
             raise
 
 
-class Downloads:
-    """Fetches files of one shared folder. One process of a machine at a time does so."""
-
-    def __init__(self, folder: Path, parallel: int, blocks: Blocks, altered: Altered) -> None:
-        """`blocks` yields the content of a file from the store, `altered` gives the error of one that is another."""
-        self._folder, self._parallel, self._blocks, self._altered = folder, parallel, blocks, altered
-        self._waiting = folder / FOLDER
-
-    def fetch(self, files: Mapping[str, FileFact], local: Mapping[str, Path]) -> None:
-        """Fetch files, and move them in once all are there, those that name others last. `local`: files of this machine
-        by the digest that they should have. Raises ObjectHomeError: one cannot be fetched, or differs from its digest;
-        the folder is unchanged. Raises OSError: the disk does not take it."""
-        facts = {fact.digest: fact for fact in files.values()}
-        self._clear(set(facts))
-        if not files:
-            return
-        self._waiting.mkdir(parents=True, exist_ok=True)
-        try:
-            run_parallel(
-                (partial(self._download, fact, local.get(fact.digest)) for fact in facts.values()), self._parallel
-            )
-            self._move_in(files)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                self._clear(())  # whatever else writes to this disk needs it more
-            raise
-        self._clear(())
-
-    def _move_in(self, files: Mapping[str, FileFact]) -> None:
-        uses = Counter(fact.digest for fact in files.values())
-        for path in sorted(files, key=lambda path: _LAST.index(path) if path in _LAST else -1):
-            digest, target = files[path].digest, self._folder / path
-            source = self._waiting / digest
-            uses[digest] -= 1
-            if uses[digest]:
-                source = Path(shutil.copyfile(source, source.with_suffix(".copy")))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            source.replace(target)
-
-    def _download(self, fact: FileFact, local: Path | None) -> None:
-        target = self._waiting / fact.digest
-        with suppress(OSError):
-            if target.stat().st_size == fact.size:
-                return  # compared before it was given this name
-        if local is not None:
-            with suppress(OSError):
-                if self._is_written(target, fact, _blocks_of(local)):
-                    return
-        if not self._is_written(target, fact, self._blocks(fact)):
-            raise self._altered(fact)
-
-    def _is_written(self, target: Path, fact: FileFact, blocks: Iterable[bytes]) -> bool:
-        """Write a file beside its name, and rename it if it matches its digest."""
-        part = target.with_name(f"{secrets.token_hex(4)}.part")
-        try:
-            made, size = hashlib.sha256(), 0
-            with part.open("wb") as file:
-                for block in blocks:
-                    made.update(block)
-                    size += len(block)
-                    file.write(block)
-                file.flush()
-                os.fsync(file.fileno())
-            if (made.hexdigest(), size) != fact:
-                return False
-            part.replace(target)
-            return True
-        finally:
-            part.unlink(missing_ok=True)
-
-    def _clear(self, kept: Iterable[str]) -> None:
-        """Delete waiting files that are no longer needed, and the remains of killed processes."""
-        names = set(kept)
-        for place in self._waiting.glob("*"):
-            if place.name not in names:
-                place.unlink(missing_ok=True)
-        with suppress(OSError):
-            self._waiting.rmdir()
+def _is_written(target: Path, fact: FileFact, blocks: Iterable[bytes]) -> bool:
+    """Write a file beside its name, and rename it if it matches its digest."""
+    part = target.with_name(f"{secrets.token_hex(4)}.part")
+    try:
+        made, size = hashlib.sha256(), 0
+        with part.open("wb") as file:
+            for block in blocks:
+                made.update(block)
+                size += len(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        if (made.hexdigest(), size) != fact:
+            return False
+        part.replace(target)
+        return True
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _blocks_of(path: Path) -> Iterator[bytes]:
@@ -353,15 +287,16 @@ def unless_written(folder: Path) -> Iterator[bool]:
 
 class SharedFolder:
     """One folder below the home, by its path such as `tenants/acme`. `builds`: whether this machine ever had the whole
-    of it, as builds do; then nothing that the store still has is deleted here."""
+    of it, as builds do; then nothing that the store still has is deleted here. `seen`: the newest head that this
+    machine saw, of number 0 if it saw none."""
 
     def __init__(self, objects: Objects, home: Path, name: str, parallel: int) -> None:
         self.name, self.folder = name, home / name
-        self.objects, self._parallel = objects, parallel
-        self._notes = notes_of(home, name)
+        self.objects, self.parallel = objects, parallel
+        self._notes, self._waiting = notes_of(home, name), self.folder / FOLDER
         self._trees = self._notes.with_suffix(".tree")
         self._cached: tuple[str, Tree] | None = None
-        self._seen, self._tree, self._known, self.builds = self._noted()
+        self.seen, self._tree, self._known, self.builds = self._noted()
 
     def fetch(self, head: FolderHead, wanted: Wanted | None = None) -> None:
         """Update the folder to the head. A machine that only reads names the `wanted` files, and deletes none. Files of
@@ -369,7 +304,7 @@ class SharedFolder:
         older than one that was seen, a file is missing or damaged; the folder is then unchanged, or has newer files
         beside those that answer."""
         self.refuse_older(head)
-        if head.erasure > self._seen.number:
+        if head.erasure > self.seen.number:
             self.empty(head)
         if head.in_force is None:
             return
@@ -383,18 +318,18 @@ class SharedFolder:
             self._fetch_files(head, {path: fact for path, fact in chosen.items() if local.get(path) != fact})
             if wanted is None:
                 self._delete(path for path in local if path not in files and not path.startswith(_KEPT))
-        self._note(head, is_whole=wanted is None)
+        self.note(head, is_whole=wanted is None)
 
     def refuse_older(self, head: FolderHead | None) -> None:
         """Raise ObjectHomeError if this machine saw a newer head than the one that the store has."""
-        if head is None and self._seen.number:
+        if head is None and self.seen.number:
             raise ObjectHomeError(
-                f"the head of {self.name} is missing, and this machine saw number {self._seen.number}: if it was lost, "
+                f"the head of {self.name} is missing, and this machine saw number {self.seen.number}: if it was lost, "
                 "`citelock home repair` on the machine that builds puts it back"
             )
-        if head is not None and head.number < self._seen.number:
+        if head is not None and head.number < self.seen.number:
             raise ObjectHomeError(
-                f"the head of {self.name} is number {head.number}, and this machine saw {self._seen.number}: somebody "
+                f"the head of {self.name} is number {head.number}, and this machine saw {self.seen.number}: somebody "
                 f"put an older state back; if that is right, delete {self._notes}; if not, `citelock home repair` on "
                 "the machine that builds puts the newer one back"
             )
@@ -452,10 +387,7 @@ class SharedFolder:
 
     def cache_tree(self, content: bytes) -> None:
         """Remember a tree on this machine."""
-        self._trees.parent.mkdir(parents=True, exist_ok=True)
-        place = self._trees.with_name(f"{self._trees.name}-{secrets.token_hex(4)}")
-        place.write_bytes(content)
-        place.replace(self._trees)
+        write_bytes(self._trees, content)
 
     def content(self, head: FolderHead, path: str) -> bytes | None:
         """Return the content of one file of a head's tree, None if the tree has none of that name."""
@@ -463,47 +395,74 @@ class SharedFolder:
         fact = tree.files.get(path)
         if fact is None:
             return None
-        content = b"".join(self.objects.blocks(tree.blob(self.name, fact.digest), fact.size))
+        content = b"".join(self._blocks(tree, fact))
         if hashlib.sha256(content).hexdigest() != fact.digest:
             raise self._altered(tree, fact)
         return content
 
-    def sent(self, head: FolderHead) -> None:
-        """Record that the folder matches this head."""
-        self._note(head, is_whole=True)
-
     def moved(self, head: FolderHead, before: FolderHead) -> None:
         """Record a head whose tree has the files of the one before, or fewer, if this machine has that one."""
-        if self._seen.tree == before.tree:
-            self._note(head, is_whole=self._tree is not None and self._tree == before.tree)
-
-    @property
-    def number(self) -> int:
-        """The number of the newest head that this machine saw."""
-        return self._seen.number
-
-    @property
-    def seen(self) -> FolderHead:
-        """The newest head that this machine saw; of number 0 if it saw none."""
-        return self._seen
-
-    def together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:
-        """Make calls, some at once; the first error is raised, and calls not begun by then are skipped."""
-        run_parallel((partial(call, path, fact) for call, path, fact in calls), self._parallel)
+        if self.seen.tree == before.tree:
+            self.note(head, is_whole=self._tree is not None and self._tree == before.tree)
 
     def _fetch_files(self, head: FolderHead, files: Files) -> None:
-        tree = self.tree(head)
-
-        def blocks(fact: FileFact) -> Iterator[bytes]:
-            return self.objects.blocks(tree.blob(self.name, fact.digest), fact.size)
-
+        """Fetch files, and move them in once all are there, those that name others last. Raises ObjectHomeError: one
+        cannot be fetched, or differs from its digest; the folder is unchanged. Raises OSError: the disk does not take
+        it."""
+        tree, facts = self.tree(head), {fact.digest: fact for fact in files.values()}
         local = {digest: self.folder / path for path, (_, digest) in self._known.items()}
-        Downloads(self.folder, self._parallel, blocks, partial(self._altered, tree)).fetch(files, local)
+        self._clear(facts)
+        if not files:
+            return
+        self._waiting.mkdir(parents=True, exist_ok=True)
+        try:
+            calls = (partial(self._download, tree, fact, local.get(fact.digest)) for fact in facts.values())
+            run_parallel(calls, self.parallel)
+            self._move_in(files)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._clear(())  # whatever else writes to this disk needs it more
+            raise
+        self._clear(())
         known = dict(self._known)
         for path, fact in files.items():
             with suppress(OSError):
                 known[path] = (Stamp.of(os.lstat(self.folder / path)), fact.digest)
         self._known = known
+
+    def _move_in(self, files: Mapping[str, FileFact]) -> None:
+        uses = Counter(fact.digest for fact in files.values())
+        for path in sorted(files, key=lambda path: _LAST.index(path) if path in _LAST else -1):
+            digest, target = files[path].digest, self.folder / path
+            source = self._waiting / digest
+            uses[digest] -= 1
+            if uses[digest]:
+                source = Path(shutil.copyfile(source, source.with_suffix(".copy")))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
+
+    def _download(self, tree: Tree, fact: FileFact, local: Path | None) -> None:
+        target = self._waiting / fact.digest
+        with suppress(OSError):
+            if target.stat().st_size == fact.size:
+                return  # compared before it was given this name
+        if local is not None:
+            with suppress(OSError):
+                if _is_written(target, fact, _blocks_of(local)):
+                    return
+        if not _is_written(target, fact, self._blocks(tree, fact)):
+            raise self._altered(tree, fact)
+
+    def _clear(self, kept: Collection[str]) -> None:
+        """Delete waiting files that are no longer needed, and the remains of killed processes."""
+        for place in self._waiting.glob("*"):
+            if place.name not in kept:
+                place.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._waiting.rmdir()
+
+    def _blocks(self, tree: Tree, fact: FileFact) -> Iterator[bytes]:
+        return self.objects.blocks(tree.blob(self.name, fact.digest), fact.size)
 
     def _altered(self, tree: Tree, fact: FileFact) -> ObjectHomeError:
         return ObjectHomeError(
@@ -529,7 +488,7 @@ class SharedFolder:
         except (OSError, ValueError, KeyError, TypeError):
             return FolderHead(self.name), None, {}, False
 
-    def _note(self, head: FolderHead, is_whole: bool) -> None:
+    def note(self, head: FolderHead, is_whole: bool) -> None:
         """Record the folder's present state; a part of a tree is no basis for a build."""
         is_whole = is_whole or head.tree == self._tree
         self.builds = self.builds or is_whole
@@ -538,10 +497,9 @@ class SharedFolder:
         self._write_notes(head, head.tree if is_whole else None)
 
     def _write_notes(self, head: FolderHead, whole: str | None) -> None:
-        self._seen = replace(
+        self.seen = replace(
             FolderHead(self.name), tree=head.tree, number=head.number, erased=head.erased, erasure=head.erasure
         )
         self._tree = whole
-        self._notes.parent.mkdir(parents=True, exist_ok=True)
         seen = {"number": head.number, "head": head.tree, "erased": head.erased, "erasure": head.erasure}
         write_json(self._notes, {**seen, "tree": whole, "known": self._known, "builds": self.builds})
