@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -205,12 +205,6 @@ MAX_AT_ONCE = 32
 """Keys that are looked up at once."""
 
 
-@dataclass(frozen=True)
-class _Found:
-    at: float
-    key: ApiKey
-
-
 def opened(config: Config) -> KeyLookup:
     """Return the lookup of an installation's keys. Nothing is connected before the first lookup."""
     return KeyLookup(KeyStore(config))
@@ -221,7 +215,7 @@ class KeyLookup:
 
     def __init__(self, store: KeyStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
-        self._found: OrderedDict[str, _Found] = OrderedDict()
+        self._found: OrderedDict[str, tuple[float, ApiKey]] = OrderedDict()  # with the time of the look
         self._under_way: dict[str, asyncio.Task[ApiKey | None]] = {}
 
     def is_key(self, token: str) -> bool:
@@ -238,14 +232,14 @@ class KeyLookup:
     async def find(self, identifier: str) -> ApiKey | None:
         """Return a key, possibly an expired one; None if there is none. Raises KeyStoreError: the database does not
         answer."""
-        kept = self._found.get(identifier)
-        if kept is not None and self._clock() - kept.at < FRESH_S:
-            return kept.key
+        at, kept = self._found.get(identifier, (float("-inf"), None))
+        if self._clock() - at < FRESH_S:
+            return kept
         try:
             key = await self._looked_up(identifier)
         except KeyStoreError:
-            if kept is not None and self._clock() - kept.at < KEPT_S:
-                return kept.key
+            if self._clock() - at < KEPT_S:
+                return kept
             raise
         self._keep(identifier, key)
         return key
@@ -274,7 +268,7 @@ class KeyLookup:
         if key is None:
             self._found.pop(identifier, None)
             return
-        self._found[identifier] = _Found(self._clock(), key)
+        self._found[identifier] = self._clock(), key
         self._found.move_to_end(identifier)
         while len(self._found) > MAX_KEYS:
             self._found.popitem(last=False)
@@ -317,8 +311,11 @@ def create_key(
     """
     settings = load_config(config)
     chosen = chosen_tenant(settings, tenant)
-    _check_names([name, *([] if user is None else [user]), *(groups or [])])
-    _check_roles(roles or [])
+    names = [name, *([] if user is None else [user]), *(groups or [])]
+    if not all(each.strip() and len(each) <= MAX_NAME_CHARS and each.isprintable() for each in names):
+        raise UsageError(f"names have 1 to {MAX_NAME_CHARS} printable characters")
+    if unknown := sorted(set(roles or ()) - set(get_args(Role))):
+        raise UsageError(f"{unknown[0]!r} is no role; there are {', '.join(get_args(Role))}")
     _check_address(settings, address)
     now = int(time.time())
     named = frozenset(groups or ()), frozenset({"reader", *(roles or ())})
@@ -383,16 +380,6 @@ def revoke_keys(
             typer.echo(f"{key.id}: revoked")
     if missing:
         raise typer.Exit(FAILED)
-
-
-def _check_names(names: Sequence[str]) -> None:
-    if not all(name.strip() and len(name) <= MAX_NAME_CHARS and name.isprintable() for name in names):
-        raise UsageError(f"names have 1 to {MAX_NAME_CHARS} printable characters")
-
-
-def _check_roles(roles: Sequence[str]) -> None:
-    if unknown := sorted(set(roles) - set(get_args(Role))):
-        raise UsageError(f"{unknown[0]!r} is no role; there are {', '.join(get_args(Role))}")
 
 
 def _check_address(settings: Config, address: str | None) -> None:

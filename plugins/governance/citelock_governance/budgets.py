@@ -62,7 +62,7 @@ class ReachedLimit:
 
 
 class CountedBudget:
-    """Counts what one tenant uses. Safe to use from several threads; processes share it by the database."""
+    """Counts what one tenant uses, in the database; a `rag_serving.hooks.TenantBudget`."""
 
     def __init__(
         self, config: Config, tenant: str, database: GuardedDatabase, clock: Callable[[], float] = time.time
@@ -84,7 +84,6 @@ class CountedBudget:
         return self._checked(set(self._spent), None, "questions")
 
     def spend(self, part: Part, tokens: int, cost: float) -> None:
-        """Count the usage of models. Never fails: unwritten counts are added to the next one."""
         now = self._clock()
         amounts: dict[Measure, float] = {"tokens": float(tokens), "cost": cost}
         keys = {(measure, span_of(measure, now).name, part): amount for measure, amount in amounts.items() if amount}
@@ -100,7 +99,6 @@ class CountedBudget:
             self._away(error)
 
     def give_back(self, measure: Measure, part: Part) -> None:
-        """Take back a count of something that was not done after all; written with the next count."""
         key = measure, span_of(measure, self._clock()).name
         if measure in self.limits:
             with self._lock:
@@ -206,7 +204,8 @@ class CountedBudget:
         return None
 
     def _spent_error(self, measure: Measure, span: Span, now: float) -> BudgetError:
-        retry_after_s, at = until(span, now)
+        retry_after_s = max(1, math.ceil(span.ends_at - now))
+        at = datetime.fromtimestamp(span.ends_at, UTC).strftime("%H:%M UTC")
         spent = told(measure, self.limits[measure].hard or 0.0)
         message = f"the budget of {spent} is spent; it begins anew at {at} (budgets in the configuration)"
         return BudgetError(message, retry_after_s)
@@ -284,8 +283,3 @@ def told(measure: Measure, amount: float) -> str:
     per = "a minute" if measure == "questions" else "a day"
     number = f"{amount:,.2f}" if measure == "cost" else f"{amount:,.0f}"
     return f"{'a cost of ' if measure == 'cost' else ''}{number}{'' if measure == 'cost' else f' {measure}'} {per}"
-
-
-def until(span: Span, now: float) -> tuple[int, str]:
-    """Return the whole seconds until a span ends, at least 1, and when that is, in words."""
-    return max(1, math.ceil(span.ends_at - now)), datetime.fromtimestamp(span.ends_at, UTC).strftime("%H:%M UTC")

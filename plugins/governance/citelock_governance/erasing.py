@@ -229,7 +229,8 @@ class TenantErasure:
         for _, engine in self._databases():
             with self._reported(engine), opened_for_erasing(engine) as connection:
                 delete_rows(connection, self._tenant)
-        shared = self._erase_shared()
+        home = shared_home(self._config)
+        shared = {"object_store": {name: home.erase(name)._asdict() for name in self._shared()}} if home else {}
         try:
             for path in self._paths():
                 if path.is_dir():
@@ -240,7 +241,10 @@ class TenantErasure:
                     path.parent.rmdir()
         except OSError as error:
             raise EraseError(f"{error.filename} cannot be removed ({error.strerror}); run the command again") from error
-        self._tell_servers()
+        try:
+            mark_forgotten(self._config, self._tenant)  # servers that run drop answers and vectors
+        except TelemetryError as error:
+            raise EraseError(f"running servers cannot be told: {error}; run the command again") from error
         left = self.found()
         if left["rows"] or left["folders"]:
             raise EraseError(
@@ -261,35 +265,16 @@ class TenantErasure:
                 return read_signed(self._store, self._begun)
             except StoreError as error:
                 raise EraseError(f"{error}; delete it to begin again") from None
+        shared = _OF_OBJECT_STORES if self._config.object_store.url else ()
         record = {
             "tenant": self._tenant,
             "begun_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "removed": self.found(),
             "audit_head": self._audit_head(),
-            "not_covered": [*self._not_covered()],
+            "not_covered": [*_NOT_COVERED, _OF_DATABASES[self._config.index.kind], *shared],
         }
         write_signed(self._store, self._begun, record)
         return record
-
-    def _erase_shared(self) -> dict[str, Any]:
-        """Erase the tenant's folders in the object store of a shared home. Return its part of the proof."""
-        home = shared_home(self._config)
-        if home is None:
-            return {}
-        return {"object_store": {name: home.erase(name)._asdict() for name in self._shared()}}
-
-    def _not_covered(self) -> Iterator[str]:
-        yield from _NOT_COVERED
-        yield _OF_DATABASES[self._config.index.kind]
-        if self._config.object_store.url:
-            yield from _OF_OBJECT_STORES
-
-    def _tell_servers(self) -> None:
-        """Let servers that run drop answers and vectors of the tenant."""
-        try:
-            mark_forgotten(self._config, self._tenant)
-        except TelemetryError as error:
-            raise EraseError(f"running servers cannot be told: {error}; run the command again") from error
 
     def _audit_head(self) -> dict[str, Any] | None:
         """Return the last head of the tenant's audit log: it identifies an export."""
@@ -315,24 +300,18 @@ class TenantErasure:
                 engine.dispose()
 
     def _paths(self) -> list[Path]:
-        home = self._store.home
-        audit = home / "audit"
-        paths = [self._store.tenant(self._tenant)]
-        paths += [self._store.source(key) for key in self._config.sources_of(self._tenant)]
-        paths += [audit / f"{self._tenant}.json", audit / f"{self._tenant}.lock"]
+        audit = self._store.home / "audit"
+        folders = [self._store.tenant(self._tenant), *map(self._store.source, self._config.sources_of(self._tenant))]
+        # A removal that was killed has renamed its folder (`remove_folder`).
+        renamed = [path for folder in folders for path in folder.parent.glob(f".deleted-*/{folder.name}")]
+        paths = [*folders, *renamed, audit / f"{self._tenant}.json", audit / f"{self._tenant}.lock"]
         exports = sorted(audit.glob(f"{self._tenant}-*.jsonl"))
         paths += [path for path in exports if _EXPORT.fullmatch(path.name.removeprefix(self._tenant))]
-        paths += self._half_removed()
         return [path for path in paths if path.exists()]
 
     def _shared(self) -> list[str]:
         """Return the tenant's folders in the object store of a shared home."""
         return [f"tenants/{self._tenant}", *(f"sources/{key}" for key in self._config.sources_of(self._tenant))]
-
-    def _half_removed(self) -> list[Path]:
-        """Return the folders of the tenant that a killed removal has renamed (`remove_folder`)."""
-        folders = [self._store.tenant(self._tenant), *map(self._store.source, self._config.sources_of(self._tenant))]
-        return [path for folder in folders for path in folder.parent.glob(f".deleted-*/{folder.name}")]
 
     @contextmanager
     def _reported(self, engine: Engine) -> Iterator[None]:
@@ -373,16 +352,17 @@ def forget_command(
     name = chosen_tenant(settings, tenant)
     record(settings, name, Event("user.forgotten"))
     keys = _revoked(settings, name, user)
-    unlinked = _unlinked(settings, name, user)
+    url, database = settings.telemetry.url, Store(settings.home).serving_db()
+    unlinked = rows = sessions = 0
+    if url is not None or database.exists():
+        with closing(Ledger(settings.home, url, name, settings.audit)) as ledger:  # the log may be switched off by now
+            unlinked = ledger.forget(user)
     with closing(open_receipts(settings)) as store:
         receipts = store.forget(name, Secrecy(settings.home).asker(Principal(name, user)))
-    database, rows = Store(settings.home).serving_db(), 0
-    if settings.telemetry.url is not None or database.exists():
+    if url is not None or database.exists():
         digest = RowBuilder(name, derived_key(settings.home, KEY_PURPOSE)).user_hash(user) or ""
-        with opened(settings.telemetry.url, database) as engine:
+        with opened(url, database) as engine:
             rows = forget_user(engine, name, digest)
-    sessions = 0
-    if settings.telemetry.url is not None or database.exists():
         with closing(SessionStore(settings, name, lambda: datetime.now(UTC))) as stored:
             sessions = stored.forget(user)
     mark_forgotten(settings, name)
@@ -407,11 +387,3 @@ def _revoked(settings: Config, tenant: str, user: str) -> int:
                 count += 1
             store.forget(key)
     return count
-
-
-def _unlinked(settings: Config, tenant: str, user: str) -> int:
-    """Return how many pseudonyms of a user the audit log had; it may have been switched off since."""
-    if settings.telemetry.url is None and not Store(settings.home).serving_db().exists():
-        return 0
-    with closing(Ledger(settings.home, settings.telemetry.url, tenant, settings.audit)) as ledger:
-        return ledger.forget(user)

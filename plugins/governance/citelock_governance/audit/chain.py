@@ -138,10 +138,5 @@ def row_hash(row: Mapping[str, Any]) -> str:
 
 def head_of(stored: Mapping[str, Any]) -> Head:
     """Return the head in a stored row or JSON object."""
-    return Head(
-        str(stored["tenant"]),
-        int(stored["first_sequence"]),
-        str(stored["first_previous"]),
-        int(stored["sequence"]),
-        str(stored["hash"]),
-    )
+    tenant, previous, digest = (str(stored[name]) for name in ("tenant", "first_previous", "hash"))
+    return Head(tenant, int(stored["first_sequence"]), previous, int(stored["sequence"]), digest)

@@ -38,7 +38,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    inspect,
     select,
     update,
 )
@@ -126,16 +125,6 @@ def open_audit_engine(url: str | None, serving_db: Path, access: Access) -> Engi
         connection.exec_driver_sql(_BEGIN[access])
 
     return engine
-
-
-def has_log(engine: Engine) -> bool:
-    """Return whether the database has an audit log."""
-    return inspect(engine).has_table(ROWS.name)
-
-
-def prepare(engine: Engine) -> None:
-    """Make the tables that are missing; errors as `create_tables`."""
-    create_tables(METADATA, engine)
 
 
 _DIGEST, _SEALING, _NOBODY = "audit persons", "audit person keys", "audit callers without a name"
@@ -387,7 +376,7 @@ class Ledger:
         with self._opening:
             if self._engine is None:
                 engine = open_audit_engine(self._url, Store(self._home).serving_db(), "append")
-                prepare(engine)
+                create_tables(METADATA, engine)
                 self._engine = engine
             return self._engine
 

@@ -42,7 +42,7 @@ class _Entry:
 
 
 class AuditWriter(WritingThread[_Entry]):
-    """Writes events from one thread. Safe to use from several."""
+    """Writes events from one thread; a `rag_serving.hooks.AuditLog`. Safe to use from several."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class AuditWriter(WritingThread[_Entry]):
         self._written = self._lost = self._losses_logged = 0
 
     def record(self, event: Event) -> None:
-        """Log an event, as `rag_serving.hooks.AuditLog` says; errors as there."""
         if not self.is_required:
             self.note(event)
             return
@@ -86,17 +85,36 @@ class AuditWriter(WritingThread[_Entry]):
         self._breaker.succeed()
 
     def note(self, event: Event) -> None:
-        """Log an event soon, in any mode: nobody waits for it, and it may be lost."""
         if self._is_there():
             self._put(_Entry(event, None))
 
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, locked: Sequence[str], is_selected: bool
     ) -> None:
-        self.record(of_answer(principal, question, answer, locked, is_selected))
+        usage = answer.usage
+        facts = {
+            "status": answer.status,
+            "model": answer.generator,
+            "tokens_in": usage.prompt_tokens if usage else 0,
+            "tokens_out": usage.completion_tokens if usage else 0,
+            "cost": float(usage.cost) if usage else 0.0,
+            "latency_ms": float(answer.timings_ms.get("total", 0.0)),
+            "generation": answer.generation or None,
+        }
+        details = {"receipt_id": answer.receipt_id, "flags": list(answer.flags)}
+        user = principal.user if principal else None
+        kind: Kind = "selected_text" if is_selected else "question"
+        self.record(Event(kind, user, None, question, list(locked)[:MAX_RETRIEVED], facts, details))
 
     def searched(self, principal: Principal, query: str, results: SearchResults) -> None:
-        self.record(of_search(principal, query, results))
+        facts = {
+            "status": "found" if results.results else "not_found",
+            "latency_ms": float(results.timings_ms.get("total", 0.0)),
+            "generation": results.generation,
+        }
+        chunks = [candidate.chunk.chunk_id for candidate in results.results[:MAX_RETRIEVED]]
+        details = {"flags": list(results.degraded)}
+        self.record(Event("search", principal.user, None, query, chunks, facts, details))
 
     def counts(self) -> AuditCounts:
         with self._news:
@@ -209,35 +227,3 @@ def opened(config: Config, tenant: str, wait_s: float = WAIT_S) -> AuditWriter:
         return config.telemetry.url is not None or config.home.is_dir()
 
     return AuditWriter(ledger, config.audit.mode == "required", is_there, wait_s)
-
-
-def of_answer(
-    principal: Principal | None, question: str, answer: Answer, locked: Sequence[str], is_selected: bool = False
-) -> Event:
-    """Return the event of a question that was answered, or not. `locked`: ids of the chunks that it was answered from;
-    `is_selected`: it was of a text that the caller gave."""
-    usage = answer.usage
-    facts = {
-        "status": answer.status,
-        "model": answer.generator,
-        "tokens_in": usage.prompt_tokens if usage else 0,
-        "tokens_out": usage.completion_tokens if usage else 0,
-        "cost": float(usage.cost) if usage else 0.0,
-        "latency_ms": float(answer.timings_ms.get("total", 0.0)),
-        "generation": answer.generation or None,
-    }
-    details = {"receipt_id": answer.receipt_id, "flags": list(answer.flags)}
-    user = principal.user if principal else None
-    kind: Kind = "selected_text" if is_selected else "question"
-    return Event(kind, user, None, question, list(locked)[:MAX_RETRIEVED], facts, details)
-
-
-def of_search(principal: Principal, query: str, results: SearchResults) -> Event:
-    """Return the event of a search."""
-    facts = {
-        "status": "found" if results.results else "not_found",
-        "latency_ms": float(results.timings_ms.get("total", 0.0)),
-        "generation": results.generation,
-    }
-    chunks = [candidate.chunk.chunk_id for candidate in results.results[:MAX_RETRIEVED]]
-    return Event("search", principal.user, None, query, chunks, facts, {"flags": list(results.degraded)})

@@ -10,11 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from citelock_governance.audit.chain import Anchor, AnchorFile, Head, Signer, head_of, row_hash
-from citelock_governance.audit.ledger import HEADS, ROWS, AuditError, NoAuditLogError, has_log, open_audit_engine
+from citelock_governance.audit.ledger import HEADS, ROWS, AuditError, NoAuditLogError, open_audit_engine
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.telemetry.recorder import TelemetryError
@@ -134,7 +134,7 @@ class Verifier:
             with ExitStack() as stack:
                 engine = open_audit_engine(self._url, serving_db, "read")
                 stack.callback(engine.dispose)
-                if not has_log(engine):
+                if not inspect(engine).has_table(ROWS.name):
                     raise NoAuditLogError("the database has no audit log; set audit.mode to keep one")
                 yield stack.enter_context(engine.connect())
         except (SQLAlchemyError, TelemetryError) as error:

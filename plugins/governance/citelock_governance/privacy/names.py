@@ -75,7 +75,9 @@ class NameFinder:
             raise NamesError("the model of names is being opened")
         try:
             self._opener = threading.get_ident()
-            self._model = self._model or _opened_or_fault(self._folder)
+            self._model = self._model or _Model(self._folder)
+        except NamesError as error:
+            self._model = error
         finally:
             self._opener = None
             self._opening.release()
@@ -84,13 +86,6 @@ class NameFinder:
     def _is_mine(self) -> bool:
         """Return whether this thread is opening the model: it also reads what the libraries log meanwhile."""
         return self._opener == threading.get_ident()
-
-
-def _opened_or_fault(folder: Path) -> _Model | NamesError:
-    try:
-        return _Model(folder)
-    except NamesError as error:
-        return error
 
 
 @cache
