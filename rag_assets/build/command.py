@@ -80,7 +80,8 @@ def command(
     try:
         settings = load_config(config)
         refuse_unknown(settings, sources or [])
-        refuse_no_reason(override_gates)
+        if override_gates is not None and not override_gates.strip():
+            raise ConfigError("--override-gates needs a reason, which is recorded with the generation")
     except ConfigError as error:
         complain(str(error))
         raise typer.Exit(2) from None
@@ -250,7 +251,11 @@ class BuildRun:
 
     def _start(self, job: str, partition: str, full: bool, summary: Summary, only: Sequence[str] = ()) -> RunOutcome:
         if self._runner is None:
-            self._runner = self._open_runner()
+            # Here: importing Dagster takes longer than finding nothing to do.
+            from rag_assets.build.runner import Runner
+
+            home = os.environ.get("DAGSTER_HOME")
+            self._runner = Runner(self.config, self.config_path, self.reporter, home, self.verbose)
         tags = {"citelock/full": "true"} if full else {}
         if self.override_gates:
             tags["citelock/override_gates"] = self.override_gates
@@ -263,11 +268,6 @@ class BuildRun:
                 print(for_log(f"{partition}: {note}"), file=sys.stderr)
         return outcome
 
-    def _open_runner(self) -> Runner:
-        from rag_assets.build.runner import Runner  # here: importing Dagster takes longer than finding nothing to do
-
-        return Runner(self.config, self.config_path, self.reporter, os.environ.get("DAGSTER_HOME"), self.verbose)
-
 
 def refuse_unknown(config: Config, sources: Collection[str]) -> None:
     """Check the sources that were named. Raises ConfigError: one is not in the configuration; the message names the
@@ -278,12 +278,6 @@ def refuse_unknown(config: Config, sources: Collection[str]) -> None:
             known = ", ".join(sorted(config.sources)) or "none"
             mend = f"did you mean {near[0]!r}?" if near else f"there are: {known}"
             raise ConfigError(f"source {key!r} is not in the configuration; {mend}")
-
-
-def refuse_no_reason(override_gates: str | None) -> None:
-    """Raise a ConfigError if an override gives no reason."""
-    if override_gates is not None and not override_gates.strip():
-        raise ConfigError("--override-gates needs a reason, which is recorded with the generation")
 
 
 @contextmanager
@@ -330,16 +324,12 @@ def _copy(source: Path, target: Path) -> None:
 
 def _copy_file(file: Path, copy: Path) -> None:
     """Copy a file, or link a large one that is no database; one that is gone by now is left out."""
-    try:
+    with suppress(FileNotFoundError):
         if file.stat().st_size > _LINKED_BYTES and "sqlite" not in file.name:
-            try:
+            with suppress(OSError):  # another file system
                 os.link(file, copy)
-            except OSError:  # another file system
-                shutil.copy2(file, copy)
-        else:
-            shutil.copy2(file, copy)
-    except FileNotFoundError:
-        return
+                return
+        shutil.copy2(file, copy)
 
 
 @contextmanager

@@ -145,8 +145,7 @@ class SignatureCache:
 
 def _is_sound(record: object) -> bool:
     """Return whether a stored record is whole: a fingerprint and its check sum."""
-    whole = isinstance(record, bytes) and len(record) == FINGERPRINT.itemsize + 4
-    return whole and isinstance(record, bytes) and record[-4:] == _check(record[:-4])
+    return isinstance(record, bytes) and len(record) == FINGERPRINT.itemsize + 4 and record[-4:] == _check(record[:-4])
 
 
 def _check(record: bytes) -> bytes:
