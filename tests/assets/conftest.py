@@ -14,13 +14,14 @@ from support.command_line import run
 from support.damaged import Sample
 from support.envelopes import Wiki
 from support.project import Project
-from support.remembered import keep_memory_connected, read_migrations_once
+from support.remembered import forget_events, keep_memory_connected, read_migrations_once
 from support.shared import SharedFolders
 
 ROOT = Path(__file__).parents[2]
 
 read_migrations_once()
 keep_memory_connected()
+forget_events()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.constants import section_of
 from support.envelopes import Wiki
+from support.remembered import remembered_events
 from support.running import served
 
 from rag_assets.definitions import build_defs
@@ -219,7 +220,7 @@ class Watch:
 
 @pytest.fixture
 def watch(wiki: Wiki) -> Iterator[Watch]:
-    with dg.DagsterInstance.ephemeral() as instance:
+    with remembered_events(), dg.DagsterInstance.ephemeral() as instance:
         yield Watch(wiki, instance)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +21,7 @@ from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import parse_config
 
-HOLD = """
-import sys, pathlib
-from rag_assets.state.locks import exclusive
-with exclusive(pathlib.Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
+_FORK = multiprocessing.get_context("fork")  # its life is a lock: it imports nothing
 REMOTE = """
 import sys, pathlib
 from rag_assets.state.locks import locked
@@ -35,18 +33,38 @@ with locked(config, config.home / "tenants" / "demo", 0.1, "a run", "one"):
     print("held", flush=True)
     sys.stdin.read()
 """
-JOIN = HOLD.replace("exclusive", "shared_by_run").replace("(sys.argv[1])", "(sys.argv[1]), 'a run', 'one'")
+
+
+def join(folder: Path) -> AbstractContextManager[None]:
+    """The lock of a step of a run."""
+    return shared_by_run(folder, "a run", "one")
 
 
 @contextmanager
-def held_by_another_process(folder: Path, how: str = HOLD, *more: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", how, str(folder), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+def held_by_another_process(
+    folder: Path, lock: Callable[[Path], AbstractContextManager[None]] = exclusive
+) -> Iterator[BaseProcess]:
+    receiving, sending = _FORK.Pipe(duplex=False)
+    process = _FORK.Process(target=_hold, args=(lock(folder), sending))
+    process.start()
+    sending.close()
+    assert receiving.recv() == "held"
+    try:
         yield process
+    finally:
         process.kill()
+        process.join()
+
+
+def has_ended(process: BaseProcess) -> bool:
+    process.join(10)
+    return process.exitcode is not None
+
+
+def _hold(lock: AbstractContextManager[None], sending: Any) -> None:
+    with lock:
+        sending.send("held")
+        signal.pause()
 
 
 def test_a_folder_that_another_process_writes_to_is_refused_and_the_process_named(tmp_path: Path) -> None:
@@ -61,7 +79,7 @@ def test_a_folder_that_another_process_writes_to_is_refused_and_the_process_name
 def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     with held_by_another_process(tmp_path) as process:
         process.kill()
-        process.wait()
+        process.join()
         with exclusive(tmp_path):
             pass
 
@@ -84,11 +102,11 @@ def test_whoever_waits_gets_the_lock_once_it_is_free(tmp_path: Path) -> None:
     with held_by_another_process(tmp_path) as process:
         threading.Timer(0.5, process.kill).start()
         with exclusive(tmp_path, wait_s=60):
-            assert process.wait(10)
+            assert has_ended(process)
 
 
 def test_steps_of_one_run_hold_a_folder_together_and_shut_everybody_else_out(tmp_path: Path) -> None:
-    with held_by_another_process(tmp_path, JOIN) as process:
+    with held_by_another_process(tmp_path, join) as process:
         with shared_by_run(tmp_path, "a run", "two"):
             assert is_held(tmp_path)
         for other in (exclusive(tmp_path), shared_by_run(tmp_path, "another run", "two", 0.3)):
@@ -97,9 +115,9 @@ def test_steps_of_one_run_hold_a_folder_together_and_shut_everybody_else_out(tmp
 
 
 def test_the_last_step_of_a_run_lets_the_next_run_in(tmp_path: Path) -> None:
-    with held_by_another_process(tmp_path, JOIN) as process, shared_by_run(tmp_path, "a run", "two"):
+    with held_by_another_process(tmp_path, join) as process, shared_by_run(tmp_path, "a run", "two"):
         process.kill()
-        process.wait()
+        process.join()
         with pytest.raises(LockedError), shared_by_run(tmp_path, "another run", "two"):
             pass
     with shared_by_run(tmp_path, "another run", "two"):
@@ -125,15 +143,15 @@ def test_a_step_in_the_process_of_a_build_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_second_attempt_of_a_step_waits_for_as_long_as_the_first_one_lives(tmp_path: Path) -> None:
-    with held_by_another_process(tmp_path, JOIN) as process:
+    with held_by_another_process(tmp_path, join) as process:
         threading.Timer(1.0, process.kill).start()
         with shared_by_run(tmp_path, "a run", "one", wait_s=0.1):
-            assert process.wait(10)
+            assert has_ended(process)
 
 
 def test_the_same_step_of_another_run_is_refused_after_the_usual_time(tmp_path: Path) -> None:
     with (
-        held_by_another_process(tmp_path, JOIN) as process,
+        held_by_another_process(tmp_path, join) as process,
         pytest.raises(LockedError, match=f"process {process.pid}"),
         shared_by_run(tmp_path, "another run", "one", wait_s=0.1),
     ):
@@ -141,20 +159,19 @@ def test_the_same_step_of_another_run_is_refused_after_the_usual_time(tmp_path: 
 
 
 def test_a_step_that_writes_alone_waits_for_others_of_its_run_alone(tmp_path: Path) -> None:
-    with held_by_another_process(tmp_path, JOIN) as process:
+    with held_by_another_process(tmp_path, join) as process:
         with pytest.raises(LockedError), exclusive(tmp_path, 0.1, "another run"):
             pass
         threading.Timer(1.0, process.kill).start()
         with exclusive(tmp_path, 0.1, "a run"):
-            assert process.wait(10)
+            assert has_ended(process)
 
 
 def test_a_second_attempt_of_a_step_that_writes_alone_waits_too(tmp_path: Path) -> None:
-    alone = HOLD.replace("(sys.argv[1])", "(sys.argv[1]), run='a run'")
-    with held_by_another_process(tmp_path, alone) as process:
+    with held_by_another_process(tmp_path, partial(exclusive, run="a run")) as process:
         threading.Timer(1.0, process.kill).start()
         with exclusive(tmp_path, 0.1, "a run"):
-            assert process.wait(10)
+            assert has_ended(process)
 
 
 def test_steps_of_one_run_on_two_machines_write_one_after_the_other(
@@ -165,7 +182,10 @@ def test_steps_of_one_run_on_two_machines_write_one_after_the_other(
     monkeypatch.setattr(ObjectStore, "lease_s", 2)
     config = parse_config({"home": store, "object_store": {"cache": str(tmp_path / "two")}})
     folder = config.home / "tenants" / "demo"
-    with held_by_another_process(tmp_path / "one", REMOTE, store) as process:
+    command = [sys.executable, "-c", REMOTE, str(tmp_path / "one"), store]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
         (tmp_path / "one" / "tenants" / "demo" / "part").write_text("of the first step")
         with pytest.raises(LockedError, match="another build"), locked(config, folder, 1):
             pass

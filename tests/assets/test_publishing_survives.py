@@ -24,7 +24,7 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations, published_ids, rollback
 from rag_serving.indexes.generation import Generation
 
-KILLS = int(os.environ.get("CITELOCK_KILLS", "2"))
+KILLS = int(os.environ.get("CITELOCK_KILLS", "1"))
 
 
 def assert_serves(store: Store, config: Config) -> Generation:

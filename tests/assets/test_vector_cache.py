@@ -146,7 +146,7 @@ def _embed_in_a_process(folder: Path, first: int) -> None:
 
 
 def test_processes_share_the_file(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_embed_in_a_process, args=(tmp_path, first)) for first in (0, 20, 50)]
     for process in processes:
         process.start()

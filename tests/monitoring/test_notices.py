@@ -16,6 +16,7 @@ import dagster as dg
 import pytest
 from fastapi.testclient import TestClient
 from support.constants import configured
+from support.remembered import remembered_events
 from support.running import served
 from support.wiki import PASSAGES, Passage, embedder, publish
 from typer.testing import CliRunner
@@ -318,7 +319,7 @@ def test_the_sensor_looks_once_for_each_publication(config: Config, pipeline: Pi
         )
     )
     installation = Installation(config_path=str(path))
-    with dg.DagsterInstance.ephemeral() as instance:
+    with remembered_events(), dg.DagsterInstance.ephemeral() as instance:
         context = dg.build_sensor_context(instance, resources={"installation": installation})
         first = notify_followers(context)
         assert isinstance(first, dg.SensorResult)

@@ -1,4 +1,4 @@
-"""What builds do again and again with the same outcome, done once in a process of tests.
+"""What builds do again and again with the same outcome, done once in a process of tests; events that nobody reads.
 
 Belongs here: reading Dagster's migrations for each instance that is forgotten afterwards, sessions of the same model,
 compressing the web page for each server, starting the process that reads files for each source.
@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rag_serving.isolation import child
 from rag_serving.models.embedding.local import Bert
@@ -59,6 +61,33 @@ def keep_memory_connected() -> None:
     runs.InMemoryRunStorage.connect = connected  # type: ignore[method-assign]
     events.InMemoryEventLogStorage._connect = locked  # type: ignore[method-assign]
     events.InMemoryEventLogStorage.has_table = lambda _, name: name in events.SqlEventLogStorageMetadata.tables  # type: ignore[method-assign]
+
+
+_remembering: dict[str, Any] = {}
+
+
+def forget_events() -> None:
+    """An instance in memory writes each event of a run into its tables and asks them for earlier ones: two fifths of a
+    build's time. The project asks for runs alone; a test that asks for events does so in `remembered_events`."""
+    from dagster._core.storage.event_log.in_memory import InMemoryEventLogStorage as Events
+
+    def nothing(*_: object, **__: object) -> list[object]:
+        return []
+
+    for name in ("store_event", "get_asset_records", "_get_event_records"):
+        _remembering.setdefault(name, getattr(Events, name))
+        setattr(Events, name, nothing)
+
+
+@contextmanager
+def remembered_events() -> Iterator[None]:
+    """Instances in memory keep the events of what runs in the block."""
+    from dagster._core.storage.event_log.in_memory import InMemoryEventLogStorage as Events
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, method in _remembering.items():
+            patch.setattr(Events, name, method)
+        yield
 
 
 def compress_the_web_page_once() -> None:

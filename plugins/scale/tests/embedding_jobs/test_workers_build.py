@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from support.envelopes import Wiki
 from support.project import Project
+from support.remembered import remembered_events
 from typer.testing import CliRunner
 
 from citelock_scale.embedding_jobs.jobs_command import app
@@ -111,7 +112,7 @@ def test_a_text_that_no_model_takes_is_told_of_in_dagster_and_the_step_is_not_tr
         return embed(self, texts, progress)
 
     monkeypatch.setattr(LocalEmbedder, "embed_documents", refusing)
-    with dg.DagsterInstance.ephemeral() as instance:
+    with remembered_events(), dg.DagsterInstance.ephemeral() as instance:
         project = Project(wiki, instance)
         for source in ("eng", "ops"):
             assert project.run("ingest", source).success
