@@ -12,7 +12,7 @@ import yaml
 from support.building import BuiltAs, build
 from support.command_line import run
 from support.damaged import Sample
-from support.envelopes import Wiki
+from support.envelopes import Wiki, write_twins
 from support.project import Project
 from support.remembered import forget_events, keep_memory_connected, read_migrations_once
 from support.shared import SharedFolders
@@ -32,16 +32,19 @@ def published_sample(shared_folders: SharedFolders, request: pytest.FixtureReque
 
 
 @pytest.fixture(scope="session")
-def published_documents(shared_folders: SharedFolders) -> Path:
-    """The folder of the sample's docs, book and files, built and published once for all tests."""
-    return shared_folders.get("published_documents", publish_documents)
+def published_documents(shared_folders: SharedFolders, request: pytest.FixtureRequest) -> Path:
+    """The folder of the sample's docs, book and files, built, at night evaluated, and published once for all tests."""
+    is_judged = bool(request.config.getoption("nightly"))
+    return shared_folders.get("published_documents", lambda folder: publish_documents(folder, is_judged))
 
 
-def publish_documents(folder: Path) -> None:
+def publish_documents(folder: Path, is_judged: bool) -> None:
     content = yaml.safe_load((ROOT / "config" / "documents.yaml").read_text(encoding="utf-8"))
     for source in content["sources"].values():
         if "path" in source:
             source["path"] = str(ROOT / source["path"])
+    if not is_judged:
+        content["evaluation"] = {**content["evaluation"], "gold": str(folder / "no gold")}
     config = folder / "app.yaml"
     config.write_text(yaml.safe_dump({**content, "home": str(folder / "home")}), encoding="utf-8")
     with chdir(ROOT):
@@ -83,6 +86,12 @@ def build_in(folder: Path, prepare: Callable[[Wiki], object]) -> None:
 def built_wiki(built_as: BuiltAs) -> Wiki:
     """The tiny wiki, built."""
     return built_as("built_wiki", lambda _: None)
+
+
+@pytest.fixture
+def twins(built_as: BuiltAs) -> Wiki:
+    """The tiny wiki with two pages of the same text, built."""
+    return built_as("twins", write_twins)
 
 
 @pytest.fixture

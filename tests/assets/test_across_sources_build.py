@@ -48,10 +48,12 @@ def test_text_shown_from_another_source_follows_that_page(project: Project) -> N
     assert made["dedup_map"]["includes_across_sources"] == 1
     assert published(project) == {"What to do:": "everyone", "Stop the scheduler.": "everyone"}
     write_steps(project, SECTION.format(heading="Now", text="Fence the primary."), 2, group="staff")
-    project.build()
+    assert project.run("ingest", "ops").success
+    project.publish()
     assert published(project) == {"What to do:": "everyone", "Fence the primary.": "group:staff"}
     (project.wiki.folder / "ops" / "301.json").unlink()
-    project.build()
+    assert project.run("ingest", "ops").success
+    project.publish()
     assert published(project) == {"What to do:": "everyone"}
 
 

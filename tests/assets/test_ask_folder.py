@@ -13,15 +13,19 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
+from support.api_client import ADDRESS, LOCAL
 from support.command_line import run
 from support.waiting import status_of, wait_until
 
 from rag_assets.build import folder as folder_index
 from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
 from rag_serving.cli.options import config_of, open_pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.documents.links import FileLinks
@@ -148,25 +152,37 @@ def test_links_stay_where_no_file_is(indexed: tuple[Path, dict[str, object], str
         assert links(url) == url
 
 
-def test_a_server_answers_from_the_folder_and_follows_what_another_process_indexes(copied: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
+def assert_follows(post: Callable[..., httpx.Response], folder: Path) -> None:
+    """A server answers from a folder, with links to its own page, and then from what is indexed beside it."""
 
     def served() -> str:
-        """Return the citations, which lead to the server's own page."""
-        answer = httpx.post(f"{url}/v1/ask", json={"question": QUESTION}, timeout=60).raise_for_status().json()
+        answer = post("/v1/ask", json={"question": QUESTION}).raise_for_status().json()
         assert answer["citations"][0]["url"].startswith("/p/")
         return quotes(answer)
 
-    with started("serve", "--docs", copied, "--port", str(port)) as process:
+    assert "51 cranes" in served()
+    page = folder / "Bergen-11.md"
+    page.write_text(page.read_text("utf-8").replace("51 cranes", "88 cranes"), "utf-8")
+    asked(folder, QUESTION)
+    wait_until(lambda: "88 cranes" in served())
+
+
+def test_a_server_answers_from_the_folder_and_follows_what_is_indexed_beside_it(copied: Path) -> None:
+    with TestClient(create_app(load_config(config_of(copied, None))), ADDRESS, client=LOCAL) as client:
+        assert_follows(client.post, copied)
+
+
+def test_a_server_with_what_the_base_installs_follows_what_another_process_indexes(copied: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    with (
+        httpx.Client(base_url=url, timeout=60) as client,
+        started("serve", "--docs", copied, "--port", str(port)) as process,
+    ):
         try:
             wait_until(lambda: process.poll() is None and status_of(f"{url}/readyz") == 200)
-            assert "51 cranes" in served()
-            page = copied / "Bergen-11.md"
-            page.write_text(page.read_text("utf-8").replace("51 cranes", "88 cranes"), "utf-8")
-            asked(copied, QUESTION)
-            wait_until(lambda: "88 cranes" in served())
+            assert_follows(client.post, copied)
         finally:
             process.terminate()
             process.communicate(timeout=60)
@@ -243,7 +259,7 @@ def test_a_process_that_is_killed_has_answered_and_loses_nothing_that_was_embedd
 def unindexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that was never indexed, with more passages than a question waits for."""
     monkeypatch.setattr(folder_index, "_FEW", 0)
-    return write_folder(tmp_path / "harbours")
+    return write_folder(tmp_path / "harbours", 12)
 
 
 def test_the_first_answer_is_by_words_and_vectors_are_made_after_it(unindexed: Path) -> None:
@@ -284,7 +300,7 @@ def test_a_turned_bit_is_told_and_the_index_made_again(copied: Path) -> None:
         turn_a_bit(path)
         assert folder_index._is_altered(home), path
         turn_a_bit(path)
-        assert not folder_index._is_altered(home), path
+    assert not folder_index._is_altered(home)
     for name in ("sources/docs/pages.parquet", "tenants/docs/published.json", "tenants/docs/generations/*/*.npy"):
         turn_a_bit(next(home.glob(name)))
     answer, told = asked(copied, QUESTION)

@@ -56,7 +56,7 @@ class Book:
         for name, text in FILES.items():
             self.write(name, text)
         source = {"kind": "markdown_book", "tenant": "demo", "path": str(self.folder), "readers": "everyone"}
-        self.wiki.configure(sources={"book": source})
+        self.wiki.configure(sources={"book": source}, indexing={"sentence_vectors": "never"})
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)

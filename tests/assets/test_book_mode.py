@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from support.api_client import ADDRESS, LOCAL, events_in
-from support.building import build
-from support.envelopes import Wiki
 from support.passages import lock_of
 
-from evals.bench.corpora import ROOT
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.ask import Pipeline
@@ -29,16 +26,8 @@ SELECTED = "A vessel under way lies deeper than one at rest. Squat grows with th
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    wiki = Wiki(tmp_path_factory.mktemp("port"))
-    docs, book = str(ROOT / "sample" / "docs"), str(ROOT / "sample" / "book")
-    sources = {
-        "desk": {"kind": "docs_folder", "tenant": "demo", "path": docs, "readers": "everyone"},
-        "handbook": {"kind": "markdown_book", "tenant": "demo", "path": book, "readers": "everyone"},
-    }
-    wiki.configure(sources=sources)
-    build(wiki)
-    return load_config(wiki.config_path)
+def config(published_documents: Path) -> Config:
+    return load_config(published_documents / "app.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +120,12 @@ def test_orders_and_greetings_are_no_questions_to_a_book(client: TestClient) -> 
 
 
 def test_filters_narrow_to_books_whatever_else_they_say(config: Config) -> None:
-    assert book_sources(config, "demo") == ("handbook",)
-    assert of_books(config, "demo", None).source == ("handbook",)
-    assert of_books(config, "demo", Filters(source=("desk", "handbook"), labels=("x",))).labels == ("x",)
-    pipeline = Pipeline.open(config, "demo")
+    assert book_sources(config, "port") == ("handbook",)
+    assert of_books(config, "port", None).source == ("handbook",)
+    assert of_books(config, "port", Filters(source=("desk", "handbook"), labels=("x",))).labels == ("x",)
+    pipeline = Pipeline.open(config, "port")
     try:
-        asked = pipeline.ask(Principal("demo"), SQUAT, Filters(source=("desk",)), occasion=Occasion("book-wide"))
+        asked = pipeline.ask(Principal("port"), SQUAT, Filters(source=("desk",)), occasion=Occasion("book-wide"))
     finally:
         pipeline.close()
     assert (asked.answer, asked.citations) == (NOT_VERIFIED, ())

@@ -18,6 +18,7 @@ import pytest
 from support.building import build, build_json, start
 from support.envelopes import DEPLOY, Wiki, envelope
 from support.forked import forked
+from support.held_locks import held_by_another_process
 from support.project import Project
 from support.waiting import wait_until
 
@@ -109,7 +110,8 @@ def test_a_changed_page_is_the_only_one_that_costs_anything(built_wiki: Wiki) ->
     assert summary["sources"]["eng"]["pages_changed"] == 1
     assert summary["sources"]["eng"]["chunks_new"] == 1
     assert summary["sources"]["ops"]["pages_changed"] == 0
-    assert summary["tenants"]["demo"]["texts_embedded"] == 1
+    tenant = summary["tenants"]["demo"]
+    assert (tenant["texts_embedded"], tenant["sentences_embedded"]) == (1, 1)
     assert list(summary["step_seconds"]) == ["eng", "demo"]
 
 
@@ -133,6 +135,8 @@ def test_a_full_build_makes_everything_again_and_comes_to_the_same(built_wiki: W
     first = Store(built_wiki.home).current("demo")
     tenant = build_json(built_wiki, "--full")["tenants"]["demo"]
     assert (tenant["published"], tenant["generation"]) == (True, first)
+    assert (tenant["texts_embedded"], tenant["sentences_embedded"]) == (0, 0), "of the same texts"
+    assert (tenant["shards_built"], tenant["shards_reused"]) == (0, 1)
 
 
 def test_one_failing_source_does_not_stop_the_others_and_is_told_in_one_line(wiki: Wiki) -> None:
@@ -212,6 +216,24 @@ def test_a_damaged_generation_is_made_again_though_nothing_changed(built_wiki: W
     assert (tenant["generation"], tenant["published"], tenant["texts_embedded"]) == (first, True, 0)
     assert answers(built_wiki)
     assert not build_json(built_wiki)["tenants"]["demo"]["published"]
+
+
+def test_a_second_build_is_refused_in_a_line_that_names_the_first(built_wiki: Wiki) -> None:
+    source = Store(built_wiki.home).source("eng")
+    built_wiki.delete("eng", "102")
+    with held_by_another_process(source) as process:
+        refusal = build(built_wiki, code=1).stderr
+    assert refusal.count("\n") == 1
+    assert f"another build (process {process.pid})" in refusal
+
+
+def test_ctrl_c_amid_a_step_ends_a_build_quietly(built_wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_assets.making.tables.write_sync", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    built_wiki.delete("eng", "102")
+    stderr = build(built_wiki, code=130).stderr
+    assert "Traceback" not in stderr
+    assert stderr.strip().splitlines()[-1].startswith("citelock: interrupted")
+    assert answers(built_wiki)
 
 
 def test_a_second_build_is_refused_and_ctrl_c_ends_the_first_quietly(wiki: Wiki) -> None:

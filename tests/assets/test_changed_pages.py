@@ -6,8 +6,8 @@ import copy
 from contextlib import closing
 
 import pytest
-from support.building import BuiltAs, build
-from support.envelopes import SECTION, envelope
+from support.building import build
+from support.envelopes import SECTION, Wiki, envelope
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
@@ -21,8 +21,8 @@ EDITED = SECTION.format(
 QUESTION = "What changed on the page Deploy guide?"
 
 
-def test_what_changed_is_quoted_from_both_generations(built_as: BuiltAs) -> None:
-    wiki = built_as("changed_pages", lambda _: None)
+def test_what_changed_is_quoted_from_both_generations(built_wiki: Wiki) -> None:
+    wiki = built_wiki
     with closing(Pipeline.open(load_config(wiki.config_path), "demo")) as first:
         assert first.ask(EVERYONE, QUESTION).generator != "set", "there is nothing to compare with"
     wiki.write("eng", envelope("101", "Deploy guide", EDITED, version=2))
@@ -42,8 +42,7 @@ def test_what_changed_is_quoted_from_both_generations(built_as: BuiltAs) -> None
 
 
 @pytest.mark.parametrize("since", ["1999", "1999-05", "1999-05-03"])
-def test_of_a_time_that_no_generation_is_kept_from_nothing_is_said(built_as: BuiltAs, since: str) -> None:
-    wiki = built_as("changed_pages", lambda _: None)
-    with closing(Pipeline.open(load_config(wiki.config_path), "demo")) as pipeline:
+def test_of_a_time_that_no_generation_is_kept_from_nothing_is_said(built_wiki: Wiki, since: str) -> None:
+    with closing(Pipeline.open(load_config(built_wiki.config_path), "demo")) as pipeline:
         answer = pipeline.ask(EVERYONE, f"What changed on the page Deploy guide since {since}?")
         assert answer.generator != "set"

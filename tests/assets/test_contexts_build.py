@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,10 +17,14 @@ from support.envelopes import DEPLOY, Wiki, envelope
 from support.stand_in_chat import MODEL, StandInChat, served
 
 from rag_assets.llm_contexts import servers
+from rag_assets.making import Making
+from rag_assets.making.selections import make_contexts
+from rag_assets.progress import Reporter
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.generation import Generation
+from rag_serving.models.protocols import ModelError
 
 
 @pytest.fixture
@@ -64,11 +68,9 @@ def levels(wiki: Wiki) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in pc.value_counts(table["level"]).to_pylist()}
 
 
-def test_what_the_model_wrote_is_searched_and_never_quoted(modelled: Wiki, server: StandInChat) -> None:
-    summary = build_json(modelled)["tenants"]["demo"]
-    assert summary["contexts_generated"] == summary["chunks"] == 4
-    assert levels(modelled) == {"llm": 4}
-    generation = published(modelled)
+def test_what_the_model_wrote_is_searched_and_never_quoted(written: Wiki) -> None:
+    assert levels(written) == {"llm": 4}
+    generation = published(written)
     try:
         row = generation.table.to_pylist()[0]
         assert "It tells of" in row["prefix"]
@@ -77,7 +79,6 @@ def test_what_the_model_wrote_is_searched_and_never_quoted(modelled: Wiki, serve
         assert generation.manifest.settings["context"]["levels"] == {"llm": 4}
     finally:
         generation.close()
-    assert len(server.requests) == 4
 
 
 def test_every_context_says_who_wrote_it_and_when_which_names_no_generation(written: Wiki) -> None:
@@ -134,20 +135,29 @@ def test_a_model_that_fails_costs_no_page_and_is_asked_again_on_request(modelled
     assert levels(modelled) == {"metadata": 4}
     server.script = good_context
     assert build_json(modelled)["tenants"]["demo"]["published"] is False
+    server.requests.clear()
     again = build_json(modelled, "--retry-contexts")["tenants"]["demo"]
-    assert (again["contexts_generated"], again["published"]) == (4, True)
+    assert (again["contexts_generated"], again["chunks"], len(server.requests)) == (4, 4, 4)
+    assert again["published"]
     assert levels(modelled) == {"llm": 4}
     assert build_json(modelled, "--retry-contexts")["tenants"]["demo"]["published"] is False
 
 
-def test_contexts_can_be_switched_off(modelled: Wiki, server: StandInChat) -> None:
-    modelled.configure(context={"provider": "none"})
-    build_json(modelled)
-    assert levels(modelled) == {"none": 4}
+def made_contexts(wiki: Wiki) -> dict[str, int]:
+    """How much each level wrote of the contexts of a build."""
+    config = load_config(wiki.config_path)
+    making = Making("demo", config, Store(wiki.home), Reporter(), logging.getLogger())
+    make_contexts(making)
+    return levels(wiki)
+
+
+def test_contexts_can_be_switched_off(written: Wiki, server: StandInChat) -> None:
+    written.configure(context={"provider": "none"})
+    assert made_contexts(written) == {"none": 4}
     assert not server.requests
 
 
-def test_no_model_named_is_an_error_that_says_how_to_mend_it(wiki: Wiki) -> None:
-    wiki.configure(context={"provider": "ollama"})
-    summary: dict[str, Any] = build_json(wiki, code=1)
-    assert "context.model" in json.dumps(summary)
+def test_no_model_named_is_an_error_that_says_how_to_mend_it(built_wiki: Wiki) -> None:
+    built_wiki.configure(context={"provider": "ollama"})
+    with pytest.raises(ModelError, match=r"context\.model"):
+        made_contexts(built_wiki)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
+from support.building import BuiltAs
 from support.command_line import run
-from support.envelopes import SECTION, envelope
+from support.envelopes import SECTION, Wiki, envelope
 from support.project import Project
 
 from rag_assets.state import contradictions as state
@@ -23,17 +25,20 @@ LINK = '<p>See <ac:link><ri:page ri:content-title="Nowhere" /></ac:link>.</p>'
 
 
 @pytest.fixture
-def contradicted(project: Project) -> Project:
+def contradicted(built_as: BuiltAs) -> Iterator[Project]:
     """The project of a wiki with two contradictions, one of them in a space of its own, and a dead link."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(built_as("contradicted", write_contradictions), instance)
+
+
+def write_contradictions(wiki: Wiki) -> None:
     for number, days in ((501, 35), (502, 90)):
         text = SECTION.format(heading="Recordings", text=KEPT.format(days=days))
-        project.wiki.write("eng", envelope(str(number), f"Gate {number}", text))
+        wiki.write("eng", envelope(str(number), f"Gate {number}", text))
     first = SECTION.format(heading="Hours", text="The harbour office is open until 17:00 on every working day.")
     second = SECTION.format(heading="Hours", text="The harbour office is open until 18:30 on every working day.")
-    project.wiki.write("eng", envelope("503", "Offices", first + LINK))
-    project.wiki.write("eng", envelope("504", "Visitors", second))
-    project.build()
-    return project
+    wiki.write("eng", envelope("503", "Offices", first + LINK))
+    wiki.write("eng", envelope("504", "Visitors", second))
 
 
 def made(project: Project) -> tuple[dict[str, Any], dg.AssetCheckEvaluation]:

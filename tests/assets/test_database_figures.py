@@ -1,11 +1,11 @@
-"""What a publication did in a database stands at `published_generation` in Dagster."""
+"""What a publication did in a database stands at `published_generation` in Dagster: of Postgres,
+`test_builds_into_postgres.py`."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from typing import Any
 
-from support.postgres_index import index_server
 from support.project import Project
 from support.qdrant_server import QdrantServer
 
@@ -31,13 +31,3 @@ def test_figures_of_qdrant(built_project: Project) -> None:
         again = built_project.publish()["published_generation"]
         assert again["qdrant_points_sent"] == 0
         assert again["qdrant_points_present"] == found["qdrant_points_sent"]
-
-
-def test_figures_of_postgres(built_project: Project) -> None:
-    with index_server() as server:
-        index = server.config(built_project.wiki.home, ("demo",)).index
-        found = published(built_project, index.model_dump(exclude_defaults=True, mode="json"))
-        assert found["postgres_rows_of_document_chunks"] == found["dagster/row_count"]
-        assert found["postgres_rows_copied"] > found["dagster/row_count"]
-        assert found["postgres_seconds"] > 0
-        assert built_project.publish()["published_generation"]["postgres_rows_copied"] == 0

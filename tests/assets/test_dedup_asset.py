@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import dagster as dg
+import pytest
 from support.building import build_json
 from support.envelopes import Wiki, write_twins
 from support.project import Project
@@ -15,19 +18,24 @@ from rag_serving.config.loading import load_config
 from rag_serving.indexes.generation import Generation
 
 
+@pytest.fixture
+def project(twins: Wiki) -> Iterator[Project]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(twins, instance)
+
+
 def test_the_newer_of_two_twins_is_indexed_and_remembers_the_other_whose_page_is_explained(project: Project) -> None:
-    write_twins(project.wiki)
-    made = project.build()
+    made = dedup_map(project)
     found = read_table(project.store.tenant("demo") / "dedup_map.parquet", DEDUP_MAP).to_pylist()
     assert found == [{"dropped_id": "301:2:0", "kept_id": "300:5:0", "jaccard": 1.0, "scope": "across_spaces"}]
-    assert made["dedup_map"]["why_left_out"] == {"near-duplicate": 1}
-    assert made["generation"]["pages"] == {"eng": 3, "ops": 1}
-    assert made["dedup_map"]["scopes"] == {"across_spaces": 1}
-    assert "| OPS | 1 | 0 | 0 | 1 |" in made["dedup_map"]["effectiveness"]
-    assert "data:image/png;base64," in made["dedup_map"]["dropped"]
+    assert made["why_left_out"] == {"near-duplicate": 1}
+    assert made["scopes"] == {"across_spaces": 1}
+    assert "| OPS | 1 | 0 | 0 | 1 |" in made["effectiveness"]
+    assert "data:image/png;base64," in made["dropped"]
     current = project.store.current("demo")
     assert current is not None
     generation = Generation.open(project.store, "demo", current, load_config(project.wiki.config_path))
+    assert {source: pages.pages for source, pages in generation.manifest.pages.items()} == {"eng": 3, "ops": 1}
     row = generation.row_of("300:5:0")
     assert generation.row_of("301:2:0") is None
     assert row is not None
@@ -36,11 +44,9 @@ def test_the_newer_of_two_twins_is_indexed_and_remembers_the_other_whose_page_is
 
 
 def test_duplicates_stay_where_dropping_them_is_switched_off(project: Project) -> None:
-    write_twins(project.wiki)
     project.wiki.configure(ingestion={"dedup_enabled": False})
-    made = project.build()
-    assert made["dedup_map"]["duplicates_dropped"] == 0
-    assert made["generation"]["chunks"] == 6
+    made = dedup_map(project)
+    assert (made["duplicates_dropped"], made["chunks_kept"]) == (0, 6)
 
 
 def test_only_new_texts_are_fingerprinted_and_a_deleted_cache_changes_nothing(built_project: Project) -> None:
@@ -58,9 +64,6 @@ def dedup_map(project: Project) -> dict[str, Any]:
     return {name: value.value for name, value in made.metadata.items()}
 
 
-def test_the_summary_tells_what_the_published_generation_left_out_whether_or_not_it_was_built_now(wiki: Wiki) -> None:
-    write_twins(wiki)
-    first, second = build_json(wiki), build_json(wiki)
-    assert first["tenants"]["demo"]["duplicates_dropped"] == 1
-    assert second["tenants"]["demo"]["duplicates_dropped"] == 1
-    assert not second["tenants"]["demo"]["published"]
+def test_the_summary_tells_what_the_published_generation_left_out_though_it_was_not_built_now(twins: Wiki) -> None:
+    told = build_json(twins)["tenants"]["demo"]
+    assert (told["duplicates_dropped"], told["published"]) == (1, False)

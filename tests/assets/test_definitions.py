@@ -220,7 +220,13 @@ def test_every_asset_has_a_code_version_and_every_check_the_partitions_of_its_as
         assert spec.partitions_def == partitions[spec.asset_key], spec.name
 
 
-def test_the_runner_of_builds_reads_no_configuration_but_the_one_it_is_given(tmp_path: Path) -> None:
-    code = "import rag_assets.build.runner"
+def test_the_runner_of_builds_reads_no_configuration_but_the_one_it_is_given_and_imports_no_library_of_a_cluster(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import rag_assets.build.runner, sys; from rag_assets.definitions import open_executor; "
+        "from rag_serving.config.loading import parse_config; "
+        "open_executor(parse_config({})); print({'celery', 'docker', 'kubernetes'} & {*sys.modules})"
+    )
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
+    assert (result.returncode, result.stdout) == (0, "set()\n"), result.stderr

@@ -116,14 +116,10 @@ def test_an_upload_is_built_asked_cited_replaced_and_deleted(place: Place) -> No
     assert len(kept) == 2
 
 
-def test_an_inbox_without_a_document_builds(place: Place) -> None:
-    assert build_json(place.wiki)["sources"]["uploads"]["pages_seen"] == 0
-
-
-def test_what_is_deleted_before_a_build_is_never_shown(place: Place) -> None:
+def test_what_is_deleted_before_a_build_is_never_shown_and_an_inbox_without_a_document_builds(place: Place) -> None:
     leave = place.put("ann", "Leave.md", LEAVE)
     place.client.delete(f"/v1/documents/{leave}", headers=bearer("ann"))
-    build(place.wiki)
+    assert build_json(place.wiki)["sources"]["uploads"]["pages_seen"] == 0
     assert place.client.get(f"/v1/documents/{leave}", headers=bearer("ann")).status_code == 410
 
 

@@ -6,6 +6,8 @@ import json
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from evals.evaluation.gold import check_gold, live_pages, read_gold
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config
@@ -26,6 +28,7 @@ def test_every_kind_of_source_is_asked_of_and_what_no_page_has_too() -> None:
     assert {"pdf", "docx", "xlsx", "csv"} <= set(tags)
 
 
+@pytest.mark.nightly  # by day the entries stand in the pages, and test_app_documentation.py asks
 def test_what_is_published_was_asked_all_of_it_and_reached_the_floors(published_documents: Path) -> None:
     (report,) = (published_documents / "home").glob("tenants/port/generations/*/eval_report.json")
     told = json.loads(report.read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -122,15 +121,6 @@ def test_builds_alone_run_elsewhere(wiki: Wiki) -> None:
     others = "report", "report_day", "freshness", "add_documents"
     assert {defs.resolve_job_def(name).executor_def.name for name in others} == {"in_process"}
     dg.Definitions.validate_loadable(defs)
-
-
-def test_no_library_of_a_cluster_is_imported_before_it_is_needed() -> None:
-    code = (
-        "from rag_assets.definitions import open_executor; from rag_serving.config.loading import parse_config; "
-        "import sys; open_executor(parse_config({})); print({'celery', 'docker', 'kubernetes'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 @pytest.mark.slow

@@ -19,10 +19,11 @@ from rag_assets.sensors import read_cursor, register_partitions, write_cursor
 from rag_assets.state.planning import UNSEEN_SECONDS
 from rag_assets.steps.chunks.chunking import DEFAULT
 from rag_assets.steps.incremental import update_chunks, update_sections
-from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table
 from rag_serving.config.loading import load_config
 from rag_serving.config.serving import Serving
+from rag_serving.indexes.catalog import rollback
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import open_tokenizer
 from rag_serving.models.language_detector import page_language
@@ -60,34 +61,12 @@ def test_where_people_reach_the_api_stands_over_where_it_listens() -> None:
     assert report_url(serving, "acme", "a/../b") == "https://wiki.acme.example/ask/v1/reports/a%2F..%2Fb?tenant=acme"
 
 
-def test_publishing_the_same_again_embeds_nothing_and_reuses_every_shard(built_project: Project) -> None:
-    first = built_project.store.current("demo")
-    second = built_project.build()
-    assert second["embeddings"]["texts_embedded"] == second["embeddings"]["sentences_embedded"] == 0
-    assert (second["dense_index"]["shards_built"], second["dense_index"]["shards_reused"]) == (0, 1)
-    assert second["generation"]["generation"] == first
-
-
-def test_a_changed_page_embeds_only_its_changed_chunks(built_project: Project) -> None:
-    changed = DEPLOY.replace("ten minutes", "an hour")
-    built_project.wiki.write("eng", envelope("101", "Deploy guide", changed, version=2))
-    made = built_project.build()
-    assert made["embeddings"]["texts_embedded"] == made["embeddings"]["sentences_embedded"] == 1
-
-
-def test_a_deleted_page_disappears_from_the_published_generation(built_project: Project) -> None:
-    built_project.wiki.delete("eng", "102")
-    built_project.build()
-    chunks = read_table(built_project.store.source("eng") / "chunks.parquet", CHUNKS)
-    assert set(chunks["page_id"].to_pylist()) == {"101"}
-
-
 def test_tables_brought_up_to_date_equal_tables_made_anew(built_project: Project) -> None:
     built_project.wiki.write(
         "eng", envelope("102", "Backup guide", SECTION.format(heading="Weekly", text="On Sundays."), 5)
     )
     built_project.wiki.write("eng", envelope("103", "Third guide", "<p>New.</p>", labels=["howto"]))
-    built_project.build()
+    assert built_project.run("ingest", "eng").success
     folder = built_project.store.source("eng")
     pages = read_table(folder / "pages.parquet", PAGES)
     sections = update_sections(pages, SECTIONS.empty(), MACRO_LEDGER.empty(), 5_000_000).sections
@@ -99,19 +78,23 @@ def test_tables_brought_up_to_date_equal_tables_made_anew(built_project: Project
 
 def test_a_page_that_only_got_new_labels_is_not_read_again_but_its_chunks_have_them(built_project: Project) -> None:
     built_project.wiki.write("eng", envelope("101", "Deploy guide", DEPLOY, version=2, labels=["howto"]))
-    made = built_project.build()
+    assert built_project.run("ingest", "eng").success
+    embedded = built_project.materialize("dedup_map", "contexts", "embeddings")
     chunks = read_table(built_project.store.source("eng") / "chunks.parquet", CHUNKS)
     assert chunks.filter(pc.equal(chunks["page_id"], "101"))["labels"].to_pylist() == [["howto"], ["howto"]]
-    assert made["embeddings"]["texts_embedded"] == 0
+    (made,) = embedded.asset_materializations_for_node("embeddings")
+    assert made.metadata["texts_embedded"].value == 0
 
 
-def test_a_page_under_a_dropped_label_is_left_out_and_explained(project: Project) -> None:
-    project.wiki.write(
+def test_a_page_under_a_dropped_label_is_left_out_and_explained(built_project: Project) -> None:
+    built_project.wiki.write(
         "eng", envelope("102", "Backup guide", SECTION.format(heading="Old", text="Gone."), 2, ["archive"])
     )
-    made = project.build()
-    assert made["dedup_map"]["why_left_out"] == {"label 'archive'": 1}
-    assert made["generation"]["pages"] == {"eng": 1, "ops": 1}
+    assert built_project.run("ingest", "eng").success
+    (made,) = built_project.materialize("dedup_map").asset_materializations_for_node("dedup_map")
+    assert made.metadata["why_left_out"].value == {"label 'archive'": 1}
+    assert made.metadata["sources"].value == {"eng": 2, "ops": 1}
+    assert made.metadata["chunks_kept"].value == 3
 
 
 def test_a_page_that_cannot_be_read_stops_nothing_and_is_named(project: Project) -> None:
@@ -214,12 +197,19 @@ def test_a_publish_whose_run_is_not_there_is_asked_for_again(project: Project) -
     assert "did not get through" in str(failed.skip_reason)
 
 
-def test_the_sensor_leaves_a_rolled_back_tenant_as_it_is(built_project: Project) -> None:
-    from rag_serving.indexes.catalog import rollback
+def test_a_deleted_page_is_not_published_and_a_tenant_that_was_rolled_back_stays_so(built_project: Project) -> None:
+    store, config = built_project.store, load_config(built_project.wiki.config_path)
+
+    def pages() -> set[str]:
+        folder = store.generation("demo", store.current("demo") or "")
+        return set(read_table(folder / "chunks.parquet", GENERATION_CHUNKS)["page_id"].to_pylist())
 
     built_project.wiki.delete("eng", "102")
-    built_project.build()
-    rollback(built_project.store, "demo", load_config(built_project.wiki.config_path))
+    assert built_project.run("ingest", "eng").success
+    built_project.publish()
+    assert pages() == {"101", "201"}
+    rollback(store, "demo", config)
+    assert pages() == {"101", "102", "201"}
     assert not built_project.tick().run_requests
 
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.held_locks import has_ended, held_by_another_process
 
 from rag_assets.state.locks import LockedError, exclusive, is_held, locked, shared_by_run
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import parse_config
 
-_FORK = multiprocessing.get_context("fork")  # its life is a lock: it imports nothing
 REMOTE = """
 import sys, pathlib
 from rag_assets.state.locks import locked
@@ -38,33 +33,6 @@ with locked(config, config.home / "tenants" / "demo", 0.1, "a run", "one"):
 def join(folder: Path) -> AbstractContextManager[None]:
     """The lock of a step of a run."""
     return shared_by_run(folder, "a run", "one")
-
-
-@contextmanager
-def held_by_another_process(
-    folder: Path, lock: Callable[[Path], AbstractContextManager[None]] = exclusive
-) -> Iterator[BaseProcess]:
-    receiving, sending = _FORK.Pipe(duplex=False)
-    process = _FORK.Process(target=_hold, args=(lock(folder), sending))
-    process.start()
-    sending.close()
-    assert receiving.recv() == "held"
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.join()
-
-
-def has_ended(process: BaseProcess) -> bool:
-    process.join(10)
-    return process.exitcode is not None
-
-
-def _hold(lock: AbstractContextManager[None], sending: Any) -> None:
-    with lock:
-        sending.send("held")
-        signal.pause()
 
 
 def test_a_folder_that_another_process_writes_to_is_refused_and_the_process_named(tmp_path: Path) -> None:

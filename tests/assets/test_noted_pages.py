@@ -39,13 +39,19 @@ def site() -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def wiki(tmp_path: Path, site: StandIn, monkeypatch: pytest.MonkeyPatch) -> Wiki:
+def unbuilt(tmp_path: Path, site: StandIn, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Wiki:
+    """A wiki with these further settings of its source, if a test gives any."""
     monkeypatch.setenv("HOOK_OF_ENG", "secret")
     wiki = Wiki(tmp_path)
-    configure(wiki, site)
-    build(wiki)
-    site.requests.clear()
+    configure(wiki, site, **getattr(request, "param", {}))
     return wiki
+
+
+@pytest.fixture
+def wiki(unbuilt: Wiki, site: StandIn) -> Wiki:
+    build(unbuilt)
+    site.requests.clear()
+    return unbuilt
 
 
 def configure(wiki: Wiki, site: StandIn, **more: Any) -> None:
@@ -124,12 +130,10 @@ def test_a_restriction_is_in_force_though_the_rest_is_not_published_and_is_taken
     assert notes(wiki).mark() is None
 
 
-@pytest.mark.parametrize("every_s", [0, 3600])
+@pytest.mark.parametrize("unbuilt", [{"listing_every_s": it} for it in (0, 3600)], indirect=True, ids=["0", "3600"])
 def test_a_storm_and_a_sync_of_the_whole_list_the_space_and_leave_no_note(
-    wiki: Wiki, site: StandIn, watch: InboxWatch, every_s: float
+    wiki: Wiki, site: StandIn, watch: InboxWatch
 ) -> None:
-    configure(wiki, site, listing_every_s=every_s)
-    build(wiki)
     for how in ("storm", "sync"):
         site.requests.clear()
         site.site.restrict("2" if how == "storm" else "7", groups=["hr"])
@@ -141,8 +145,9 @@ def test_a_storm_and_a_sync_of_the_whole_list_the_space_and_leave_no_note(
 
 
 def test_a_source_that_was_just_connected_is_synced_and_shows_how_far_it_is_or_why_it_failed(
-    wiki: Wiki, site: StandIn, watch: InboxWatch, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    unbuilt: Wiki, site: StandIn, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    wiki = unbuilt
     eng = {"kind": "confluence", "tenant": "demo", "base_url": site.url, "space": "HQ", "max_requests_per_s": 1000}
     gone_folder = {"kind": "docs_folder", "tenant": "demo", "path": "/nowhere"}
     wiki.configure(sources={"hq": {**eng, "readers": "everyone"}, "gone": gone_folder})
@@ -150,6 +155,7 @@ def test_a_source_that_was_just_connected_is_synced_and_shows_how_far_it_is_or_w
     shown, show = list[str](), NotedPages.show
     steps = lambda notes, step, **more: (shown.append(step), show(notes, step, **more))  # noqa: E731
     monkeypatch.setattr(NotedPages, "show", steps)
+    watch = InboxWatch(wiki.config_path, instance)
     hq, gone = (NotedPages(Store(wiki.home).source(key)) for key in ("hq", "gone"))
     assert (hq.progress(), watch.look()) == (None, [])
     hq.note({EVERYTHING})
@@ -174,7 +180,10 @@ def test_a_source_that_was_just_connected_is_synced_and_shows_how_far_it_is_or_w
     assert {run.tags.get("citelock/shown") for run in instance.get_runs()} == {"hq", "gone"}
 
 
-def test_the_sensor_starts_a_run_for_each_time_that_pages_are_noted(wiki: Wiki, instance: dg.DagsterInstance) -> None:
+def test_the_sensor_starts_a_run_for_each_time_that_pages_are_noted(
+    unbuilt: Wiki, instance: dg.DagsterInstance
+) -> None:
+    wiki = unbuilt
     installation = Installation(config_path=str(wiki.config_path))
     register(instance, load_config(wiki.config_path))
     context = dg.build_sensor_context(instance=instance)

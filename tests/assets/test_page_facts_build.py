@@ -83,9 +83,8 @@ def test_a_home_of_an_older_program_goes_on_and_has_facts_after_a_build(built_wi
     assert facts(built_wiki)["101"]["author"] == "Ann Lee"
 
 
-def test_pages_that_nobody_may_read_any_more_leave_the_facts_without_a_build(wiki: Wiki) -> None:
-    write_twins(wiki)
-    build(wiki)
+def test_pages_that_nobody_may_read_any_more_leave_the_facts_without_a_build(twins: Wiki) -> None:
+    wiki = twins
     store, config = Store(wiki.home), load_config(wiki.config_path)
     path = store.source("ops") / "pages.parquet"
     pages = read_table(path, PAGES)

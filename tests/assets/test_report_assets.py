@@ -15,7 +15,7 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 from support.building import BuiltAs
-from support.envelopes import SECTION, Wiki, envelope, write_twins
+from support.envelopes import SECTION, Wiki, envelope
 from support.project import QUIET, Project
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas
@@ -160,10 +160,13 @@ def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project:
     assert "the telemetry database cannot be written" in str(failure.event_specific_data)
 
 
-def test_duplicates_are_told_with_their_places_and_those_of_pages_that_are_gone_by_their_ids(project: Project) -> None:
-    write_twins(project.wiki)
-    project.build()
-    found = told(project.run("report", "demo"), "dedup_report")
+def test_duplicates_are_told_with_their_places_and_those_of_pages_that_are_gone_by_their_ids(twins: Wiki) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        duplicates_are_told(Project(twins, instance))
+
+
+def duplicates_are_told(project: Project) -> None:
+    found = told(project.materialize("dedup_report"), "dedup_report")
     assert (found["duplicates_dropped"], found["chunks"]) == (1, 6)
     assert "OPS: Failover › Promote a replica (v2) | ENG: Failover › Promote a replica (v5) | 1.000" in found["report"]
     page = Path(found["html"]).read_text(encoding="utf-8")
@@ -171,7 +174,7 @@ def test_duplicates_are_told_with_their_places_and_those_of_pages_that_are_gone_
     assert "the old primary is fenced" in page
     project.wiki.delete("ops", "301")
     assert project.run("ingest", "ops").success
-    found = told(project.run("report", "demo"), "dedup_report")
+    found = told(project.materialize("dedup_report"), "dedup_report")
     assert "| 301:2:0 | ENG: Failover › Promote a replica (v5) |" in found["report"]
 
 
@@ -256,7 +259,7 @@ def test_quality_is_told_over_generations_with_those_that_are_gone(judged_projec
     judged_project.wiki.configure(evaluation=GOLD, serving=serving, telemetry={"store_questions": True})
     first = judged_project.store.current("demo") or ""
     ask(judged_project, "What is the capital of Mongolia?")
-    found = told(judged_project.run("report", "demo"), "quality_report")
+    found = told(judged_project.materialize("quality_report"), "quality_report")
     assert (found["generations"], found["side_by_side"], found["questions_without_answer"]) == (1, 0, 1)
     assert found["open"] == "https://citelock.acme.example/wiki/v1/reports/quality?tenant=demo"
     judged_project.wiki.write(
@@ -269,7 +272,7 @@ def test_quality_is_told_over_generations_with_those_that_are_gone(judged_projec
         "by-hand",
         read_json(judged_project.store.generation("demo", second) / "eval_report.json"),
     )
-    found = told(judged_project.run("report", "demo"), "quality_report")
+    found = told(judged_project.materialize("quality_report"), "quality_report")
     assert (found["generations"], found["side_by_side"]) == (2, 3)
     assert "data:image/png;base64," in found["report"]
     page = Path(found["html"]).read_text(encoding="utf-8")
@@ -277,7 +280,7 @@ def test_quality_is_told_over_generations_with_those_that_are_gone(judged_projec
     assert "run by-hand</option>" in page
     assert "What is the capital of Mongolia?" in page
     remove_folder(judged_project.store.generation("demo", first))
-    found = told(judged_project.run("report", "demo"), "quality_report")
+    found = told(judged_project.materialize("quality_report"), "quality_report")
     assert (found["generations"], found["side_by_side"]) == (2, 1)
     assert f"| {first} | was published |" in found["report"]
 

@@ -132,22 +132,21 @@ NIGHTLY = (
     "test_upload_progress.py::test_a_long_document_is_told_of_page_by_page",  # stage by stage
     "test_backup.py::test_a_restore_without_the_secret",  # test_alterations.py: a foreign signature
     "test_contradictions_asset.py::test_nothing_is_compared_again",  # test_contradictions_of_changes.py
+    "test_ask_folder.py::test_a_server_with_what_the_base",  # the same server in the test's process
     "test_ask_folder.py::test_a_process_that_is_killed",  # by day words answer first; vectors that are known are kept
     "test_ask_folder.py::test_a_bit_turned_after",  # a bit that is turned
     "test_across_sources_build.py::test_an_excerpt_that_is_hidden",  # a whole page that is shown
     "test_book_build.py::test_an_edited_paragraph",  # an edit in one chapter
     "test_build_command.py::test_a_damaged_table_is_made_again[chunks",
     "test_build_command.py::test_a_damaged_table_is_made_again[sections",
+    "test_build_command.py::test_a_second_build_is_refused_and_ctrl_c",  # each in one process, in the same file
     "test_build_command.py::test_a_tenant_that_was_rolled_back",  # by the sensor, test_jobs.py
     "test_build_command.py::test_narrower_readers",  # test_narrowing.py
     "test_build_command.py::test_the_instance_of_dagster_home",  # test_run_queue.py: runs of the command are listed
     "test_damage.py::test_a_damaged_candidate_can_be_inspected",  # test_summary.py, and test_narrowing.py: the next one
-    "test_documents_build.py::test_an_inbox_without_a_document",  # the last document that is deleted
     "test_documents_build.py::test_what_is_deleted_before_a_build",  # what is deleted after one
-    "test_jobs.py::test_a_changed_page_embeds_only",  # test_build_command.py
-    "test_jobs.py::test_a_deleted_page_disappears",  # test_narrowing.py::test_the_next_build, by the command
     "test_jobs.py::test_a_failed_check_of_the_candidate",  # test_damage.py
-    "test_narrowing.py::test_of_narrowed_generations_one_stays",  # test_publishing.py: what is kept, and gone back to
+    "test_jobs.py::test_the_sensor_publishes_again_when",  # test_plan.py: the third return of the same inputs
     "test_narrowing.py::test_readers_that_come_back",  # the next build that gets through
     "test_noted_pages.py::test_a_storm_and_a_sync_of_the_whole_list_the_space_and_leave_no_note[3600",
     "test_page_facts_build.py::test_a_home_of_an_older_program",  # test_older_home.py
