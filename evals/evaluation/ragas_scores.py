@@ -14,10 +14,10 @@ from typing import Any
 
 from evals.evaluation.gold import Pages, plain
 from rag_serving.config.loading import Config
+from rag_serving.models.chat.providers import CHATS
 
 TIMEOUT_S = 600.0
 ABSENT = "the extra is not installed; pip install 'citelock[ragas]'"
-_DEFAULT_URLS = {"ollama": "http://127.0.0.1:11434", "openai": "http://127.0.0.1:1234/v1"}
 _MARKS = re.compile(r"(?<!\s)\s*(?:\[\d{1,3}\])+")
 # No figures about us go to anybody, and nothing is fetched.
 _QUIET = {
@@ -133,10 +133,10 @@ def _model(config: Config) -> dict[str, Any] | None:
     settings = config.generation
     if settings.provider == "extractive":
         return None
-    base = (settings.base_url or _DEFAULT_URLS[settings.provider]).rstrip("/")
+    server = CHATS[settings.provider]
     return {
         "model": settings.model,
-        "base_url": f"{base}/v1" if settings.provider == "ollama" else base,
+        "base_url": (settings.base_url or server.default_url).rstrip("/") + server.openai_path,
         "api_key": os.environ.get(settings.api_key_env or "", "") or "none",
         "timeout_s": settings.timeout_s,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from rag_serving.config.models import ChatModel, Context, ContextFallback, Price
 from rag_serving.models.breaker import Breaker
@@ -17,8 +16,7 @@ JITTER = 0.25  # so that calls that failed together do not come back together
 FAILURES = 3
 RESET_S = 30.0
 
-Provider = Literal["ollama", "openai"]
-OpenChat = Callable[[Provider, ChatModel, str], RemoteChat]
+OpenChat = Callable[[str, ChatModel, str], RemoteChat]
 
 
 @dataclass(frozen=True)
@@ -112,8 +110,8 @@ def open_servers(settings: Context, open_model: OpenChat | None = None) -> Conte
         [
             ContextServer(
                 model_name(model),
-                opened(provider_of(model), _sized(model, settings.chunks_per_call, 1), section),
-                opened(provider_of(model), _sized(model, settings.chunks_per_call, 2), section),
+                opened(model.provider, _sized(model, settings.chunks_per_call, 1), section),
+                opened(model.provider, _sized(model, settings.chunks_per_call, 2), section),
                 price_of(settings, model),
             )
             for section, model in models_of(settings).items()
@@ -121,7 +119,7 @@ def open_servers(settings: Context, open_model: OpenChat | None = None) -> Conte
     )
 
 
-def open_patient_chat(provider: Provider, settings: ChatModel, section: str) -> RemoteChat:
+def open_patient_chat(provider: str, settings: ChatModel, section: str) -> RemoteChat:
     """Open a model of contexts: nobody waits for it, so requests are repeated after 1, 2 and 4 seconds. Raises
     ModelError: see `open_chat`."""
     chat = open_chat(provider, settings, section)
@@ -137,13 +135,8 @@ def models_of(settings: Context) -> dict[str, Context | ContextFallback]:
     return models | ({"context.fallback": settings.fallback} if settings.fallback else {})
 
 
-def provider_of(model: Context | ContextFallback) -> Provider:
-    """Return the provider whose wire format a model of `models_of` uses."""
-    return "ollama" if model.provider == "ollama" else "openai"
-
-
 def model_name(model: Context | ContextFallback) -> ModelName:
-    return ModelName(provider_of(model), model.model or "")
+    return ModelName(model.provider, model.model or "")
 
 
 def price_of(settings: Context, model: Context | ContextFallback) -> Price | None:

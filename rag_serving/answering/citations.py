@@ -249,7 +249,7 @@ def page_read(citation: Citation) -> str:
 def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
     """Return a claim without links that are missing from its passages, and without citation markers of its own."""
     cited = [candidate for index in indexes if (candidate := lock.passage(index))]
-    text, _ = without_links(text, "\n".join(candidate.chunk.text for candidate in cited))
+    text, _ = without_links(text, "\n".join(candidate.chunk.led_in for candidate in cited))
     return _MARKER.sub("", text).strip()
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rag_serving.access.bearer_tokens import BearerTokens
 from rag_serving.access.bounded_fetch import IssuerDownError
@@ -191,7 +191,7 @@ def _contexts(config: Config) -> Finding:
     return Finding("contexts", "ok", detail)
 
 
-def _checked(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> tuple[str, bool]:
+def _checked(provider: str, settings: ChatModel, section: str) -> tuple[str, bool]:
     try:
         return open_chat(provider, settings, section).check(), False
     except ModelError as error:

@@ -102,6 +102,11 @@ class Chunk:
     also_at: tuple[Location, ...] = ()
 
     @property
+    def led_in(self) -> str:
+        """The text behind the header of its table and the introduction of its list, with which answers may show it."""
+        return "\n".join((self.parts.table_header, self.parts.introduction, self.text))
+
+    @property
     def page_number(self) -> int | None:
         """The page of a paged document that the text begins on, from 1."""
         return self.page_at(0)

@@ -66,7 +66,7 @@ class ModelReader:
 
     @cached_property
     def _chat(self) -> RemoteChat:
-        return open_chat(cast(Any, self._settings.provider), self._settings, "generation", SCHEMA)
+        return open_chat(self._settings.provider, self._settings, "generation", SCHEMA)
 
     def read(self, question: str, tables: SetTables) -> tuple[SetQuery | None, Usage | None]:
         """Return the query that the model makes of a question that begins like one after a set, if it makes one

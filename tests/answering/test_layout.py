@@ -280,3 +280,12 @@ def test_an_item_of_a_list_that_is_cut_is_told_with_its_introduction() -> None:
     _, cut = chunks_of_section([APPROVALS, "- dinners with a customer of the harbour"])
     text, _ = answer("dinners with a customer of the harbour", Lock((Candidate(cut, 1.0),)))
     assert text.startswith("The following are never bought without approval: dinners with a customer")
+
+
+def test_an_introduction_keeps_the_address_that_the_page_has_in_it() -> None:
+    introduction = "Never bought without approval, by https://good.example/policy of 2025:"
+    _, cut = chunks_of_section(
+        [f"{introduction}\n\n- laptops for the yard", "- dinners with a customer of the harbour"]
+    )
+    text, _ = answer("dinners with a customer of the harbour", Lock((Candidate(cut, 1.0),)))
+    assert text.startswith(f"{introduction} dinners with a customer")

@@ -175,7 +175,7 @@ def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Cl
     kept, removed = [], dict[str, int]()
     for claim in claims:
         passages = [found for index in sorted(cited[claim.text]) if (found := lock.passage(index))]
-        source = "\n".join(candidate.chunk.text for candidate in passages or lock.passages)
+        source = "\n".join(candidate.chunk.led_in for candidate in passages or lock.passages)
         text, removed[claim.text] = without_links(claim.text, source)
         quote, *others = (without_links(words, source)[0] for words in (claim.quote, *claim.others))
         if text:

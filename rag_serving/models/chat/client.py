@@ -54,6 +54,7 @@ class RemoteChat(ABC):
 
     kind: ClassVar[str]
     default_url: ClassVar[str]
+    openai_path: ClassVar[str] = ""  # below the address, where the server speaks as OpenAI's
     backoff_s: float = 0.5  # before the second try; doubled with each further one
     jitter: float = 1.0  # share of a pause that chance may add
 

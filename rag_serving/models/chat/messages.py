@@ -11,18 +11,12 @@ if TYPE_CHECKING:
     from rag_serving.models.chat.client import RemoteChat, Schema
 
 
-def open_chat(
-    provider: Literal["ollama", "openai"], settings: ChatModel, section: str, schema: Schema | None = None
-) -> RemoteChat:
+def open_chat(provider: str, settings: ChatModel, section: str, schema: Schema | None = None) -> RemoteChat:
     """Open the configured language model without contacting it. Replies are JSON of this schema, if its server supports
     that. Raises ModelError: no model is named, or a named API key is not set."""
-    if provider == "ollama":
-        from rag_serving.models.chat.providers import OllamaChat
+    from rag_serving.models.chat.providers import CHATS
 
-        return OllamaChat(settings, section, schema)
-    from rag_serving.models.chat.providers import OpenAIChat
-
-    return OpenAIChat(settings, section, schema)
+    return CHATS[provider](settings, section, schema)
 
 
 CHARS_PER_TOKEN = 6

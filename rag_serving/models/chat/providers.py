@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +188,7 @@ class OllamaChat(RemoteChat):
 
     kind = "ollama"
     default_url = "http://127.0.0.1:11434"
+    openai_path = "/v1"
 
     async def stream(self, messages: Sequence[PromptMessage]) -> AsyncIterator[Piece]:
         import ollama
@@ -264,3 +265,6 @@ _TOO_LONG = re.compile(
 def says_too_long(text: str) -> bool:
     """Return whether an error message says that the prompt has more tokens than the model reads."""
     return _TOO_LONG.search(text) is not None
+
+
+CHATS: Mapping[str, type[RemoteChat]] = {chat.kind: chat for chat in (OpenAIChat, OllamaChat)}

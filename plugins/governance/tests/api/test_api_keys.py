@@ -22,7 +22,7 @@ TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
 PUBLIC = "http://127.0.0.1:8088"
 NOW = int(time.time())
 READER = frozenset({"reader"})
-SCOPE = ApiKey("", "acme", "nightly", "", None, frozenset(), READER, None, NOW, NOW + 3600)
+SCOPE = ApiKey("", "acme", "nightly", "", None, frozenset(), READER, None, NOW, NOW + 86_400)
 OWN = {"Sec-Fetch-Site": "same-origin", "Origin": PUBLIC}
 
 
