@@ -38,7 +38,8 @@ def places_of_flags(tree: ast.AST) -> Iterator[ast.AST]:
             yield from (keyword.value for keyword in node.keywords if keyword.arg == "flags")
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (node.value for target in targets if getattr(target, "id", "") in ("flag", "flags"))
+            names = {getattr(name, "attr", getattr(name, "id", "")) for each in targets for name in ast.walk(each)}
+            yield from [node.value] if names & {"flag", "_flag", "flags"} else ()
         elif isinstance(node, ast.For) and any(getattr(name, "id", "") == "flag" for name in ast.walk(node.target)):
             yield node.iter
 

@@ -53,7 +53,7 @@ def held(pipeline: Pipeline) -> tuple[int, int, int]:
     """How many vectors, answers that are given again and earlier answers there are."""
     memory = pipeline.memory
     assert memory.earlier is not None
-    return len(memory.vectors), len(memory.repeated.cache), len(memory.earlier.kept)
+    return len(memory.vectors), len(memory.repeated.cache.entries), len(memory.earlier.kept.entries)
 
 
 def is_hit(pipeline: Pipeline, person: Principal = ANN) -> bool:

@@ -124,7 +124,7 @@ def test_the_answer_to_a_question_with_personal_data_is_not_kept(tmp_path: Path,
         for asker in (ANN, ANN, BOB):
             answer = pipeline.ask(asker, personal)
             assert (answer.outcome, is_hit(answer)) == ("told", False)
-        assert len(pipeline.memory.repeated.cache) == 0
+        assert len(pipeline.memory.repeated.cache.entries) == 0
         assert [is_hit(unredacted.ask(ANN, personal)) for _ in range(2)] == [False, True]
         assert [is_hit(pipeline.ask(ANN, QUESTION)) for _ in range(2)] == [False, True]
     finally:
