@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rag_assets.steps.dedup import FINGERPRINT, SIGNATURE_VERSION, Fingerprints, fingerprints
 from rag_serving.artifacts.secret import SEAL_BYTES, Seal
+from rag_serving.artifacts.store import write_ahead
 from rag_serving.models.protocols import Embedder, ModelError
 
 Result = TypeVar("Result")
@@ -63,8 +64,7 @@ class ContentCache:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
+            write_ahead(database)
             self._prepare(database)
             yield database
 

@@ -7,8 +7,10 @@ import json
 import os
 import secrets
 import shutil
+import sqlite3
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -273,6 +275,20 @@ def make_private(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Let SQLite's writers not wait for its readers (https://www.sqlite.org/wal.html). Of connections that switch a new
+    file at once all but one are refused, whatever their timeout: they try again, for two seconds in all."""
+    for is_last in (*[False] * 100, True):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if is_last or "locked" not in str(error):
+                raise
+            time.sleep(0.02)
+    connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def read_text(path: Path) -> str:

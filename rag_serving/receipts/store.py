@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from rag_serving.artifacts.secret import SecretError, derived_key
-from rag_serving.artifacts.store import Store, make_private
+from rag_serving.artifacts.store import Store, make_private, write_ahead
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, canonical, receipt_id, signature
 from rag_serving.receipts.subscriptions import forget_subscriber
 
@@ -170,8 +170,7 @@ class SqliteTable:
             self._close()
             make_private(self._path)  # what SQLite keeps beside it has the same mode
             self._writer = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
-            self._writer.execute("PRAGMA journal_mode=WAL")
-            self._writer.execute("PRAGMA synchronous=NORMAL")
+            write_ahead(self._writer)
             self._writer.execute(_TABLE)
             self._writer.execute(_SHARES)
             _add_signature(self._writer)

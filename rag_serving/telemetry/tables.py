@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from rag_serving.artifacts.store import make_private
+from rag_serving.artifacts.store import make_private, write_ahead
 from rag_serving.deadline import run_in_thread
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
@@ -283,7 +283,6 @@ def _sqlite(url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _prepare(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
+        write_ahead(connection)
 
     return engine

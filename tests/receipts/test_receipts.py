@@ -14,7 +14,7 @@ import pytest
 from support.wiki import PASSAGES, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.store import Store, remove_folder
+from rag_serving.artifacts.store import Store, remove_folder, write_ahead
 from rag_serving.ask import Pipeline
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id
 from rag_serving.receipts.store import ReceiptStore, StoredReceipt
@@ -250,6 +250,17 @@ def test_many_threads_and_two_stores_write_at_once(tmp_path: Path) -> None:
     assert all(stores[0].get(receipt_id(receipt), "acme") == receipt for receipt in receipts)
     for store in stores:
         store.close()
+
+
+def test_a_new_database_that_another_connection_makes_is_waited_for(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "new.db", check_same_thread=False, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with closing(sqlite3.connect(tmp_path / "new.db", timeout=0)) as ours:
+            ended = threading.Timer(0.1, other.execute, ["COMMIT"])
+            ended.start()
+            write_ahead(ours)
+            assert ours.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            ended.join()
 
 
 def test_a_database_deleted_under_the_store_is_made_again(tmp_path: Path) -> None:
