@@ -129,7 +129,7 @@ class ReadState(_Record):
 
     @property
     def progress(self) -> dict[str, int | None] | None:
-        """How many of its pages were read, or of its texts embedded; None if neither is being done."""
+        """Return how many of its pages were read, or of its texts embedded; None if neither is being done."""
         if self.of is not None:
             return {"page": self.page, "of": self.of}
         return {"embedded": self.embedded, "of": self.texts} if self.texts is not None else None

@@ -32,7 +32,7 @@ def printed(*arguments: str) -> str:
 
 
 def assert_figures(wiki: Wiki) -> None:
-    """What Dagster tells of a publication, and of another one of the same."""
+    """Return the metadata in Dagster of a publication, and of another one of the same."""
     with dg.DagsterInstance.ephemeral() as instance:
         project = Project(wiki, instance)
         found = project.publish()["published_generation"]

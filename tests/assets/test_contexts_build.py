@@ -144,7 +144,7 @@ def test_a_model_that_fails_costs_no_page_and_is_asked_again_on_request(modelled
 
 
 def made_contexts(wiki: Wiki) -> dict[str, int]:
-    """How much each level wrote of the contexts of a build."""
+    """Return how many contexts of a build each level wrote."""
     config = load_config(wiki.config_path)
     making = Making("demo", config, Store(wiki.home), Reporter(), logging.getLogger())
     make_contexts(making)

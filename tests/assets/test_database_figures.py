@@ -1,4 +1,4 @@
-"""What a publication did in a database stands at `published_generation` in Dagster: of Postgres,
+"""The figures of a publication in a database stand at `published_generation` in Dagster: of Postgres,
 `test_builds_into_postgres.py`."""
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def narrow(wiki: Wiki) -> None:
 
 
 def ingest(wiki: Wiki, *sources: str) -> None:
-    """What a build makes of sources before it fails."""
+    """Write what a build makes of these sources before it fails."""
     config = load_config(wiki.config_path)
     for key in sources:
         making = Making(key, config, Store(wiki.home), Reporter(), logging.getLogger())

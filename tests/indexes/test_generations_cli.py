@@ -67,7 +67,7 @@ def test_a_wrong_tenant_is_wrong_usage(two: tuple[str, str, str]) -> None:
 
 
 LACKING = {"build": "rag_assets", "evaluate": "evals", "generations repair": "rag_assets", "readers x": "rag_assets"}
-"""What a command lacks on a machine that only serves."""
+"""Packages that a command lacks on a machine that only serves."""
 SERVING_ALONE = """
 import json, sys
 sys.modules.update(evals=None, rag_assets=None)

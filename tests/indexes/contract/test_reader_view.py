@@ -287,7 +287,7 @@ PAST_ITS_READER = [
 
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What mypy says of a stage for each of them, in one run that reads the view and nothing that it imports."""
+    """Return the output of mypy about a stage for each of them, in one run that reads the view alone."""
     folder = tmp_path_factory.mktemp("stages")
     for number, what in enumerate(PAST_ITS_READER):
         (folder / f"stage{number}.py").write_text(READS_PAST_ITS_READER.format(what=what), encoding="utf-8")

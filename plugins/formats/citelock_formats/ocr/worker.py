@@ -406,7 +406,7 @@ _DAMAGED = (
     AttributeError,
     struct.error,
 )
-"""What Pillow raises of damaged files: its readers trust their tables."""
+"""Errors of Pillow for damaged files: its readers trust their tables."""
 
 
 def picture(page: Any, dpi: int) -> PagePicture:
